@@ -129,7 +129,7 @@ class _LazyStore:
     def __init__(
         self, if_open: Callable[[], Store | None], opened: Callable[[], Coroutine[Any, Any, Store]], path: str
     ) -> None:
-        """``if_open`` returns the open store or None; ``opened`` opens the store; ``path``: its attributes (jobs.get)."""
+        """``if_open`` returns the open store or None; ``opened`` opens it; ``path``: what to call, such as ``jobs.get``."""
         self._if_open = if_open
         self._opened = opened
         self._path = path

@@ -53,7 +53,7 @@ class Settings:
         return {STORE_VARIABLE: self.store, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
-        """Return those environment variables for child processes that contain no secret: the retention time, if it is set."""
+        """Return the variables for child processes that contain no secret: only the variable of the retention, if it is set."""
         return {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
 
 
@@ -113,7 +113,7 @@ def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str
 
 
 def _language_model(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the table of the language model, with what the environment sets. It is checked when the model is used."""
+    """Return the table of the language model. Environment variables override its values, which are checked on first use."""
     if not isinstance(given, dict):
         raise InvalidSettings(f"expected a table [{_LANGUAGE_MODEL}] in {file}, got {_LANGUAGE_MODEL} = {short_repr(given)}")
     named = LANGUAGE_MODEL_VARIABLES.items()

@@ -68,15 +68,18 @@ class TestPool(Pool):
         """Run jobs one at a time, in order, until no job can be run any more. Returns every attempt.
 
         The clock is moved past everything that delays a job: a delay, a retry, a group's rate limit, a pause with an end.
-        Jobs stay if they can never be claimed: if the pool is paused without an end, or if they need a capability that is not
-        in ``capabilities``. The clock stands still while a handler runs, so a job times out only if its handler moves it.
+        Jobs stay if they can never be claimed: if the pool is paused without an end, if they need a capability that is not in
+        ``capabilities``, or if no handler takes their type. The clock stands still while a handler runs, so a job times out
+        only if its handler moves the clock.
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
         attempts = AttemptRunner(handlers=handlers_of(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
         ran: list[Ran] = []
         while (job := await self._next(attempts, capabilities)) is not None:
             if len(ran) >= most:
-                raise InvalidInput(f"the pool still has jobs after {most} attempts (most={most}); do handlers push jobs?")
+                raise InvalidInput(
+                    f"the pool still has jobs after {most} attempts; check whether handlers push new jobs, or increase most"
+                )
             ran.append(await self._run(attempts, job))
         return ran
 
@@ -101,7 +104,10 @@ class TestPool(Pool):
             await self.clock.advance(wait)
 
     async def _wait(self, waited: timedelta) -> timedelta | None:
-        """Return how far to move the clock until a job might be claimable; None if no job will ever be claimable."""
+        """Return how far to move the clock until a job might be claimable; None if no job will ever be claimable.
+
+        ``waited`` is how far the clock was moved since the last claim; it limits the wait for a group's rate limit.
+        """
         now = self.clock.now()
         paused_until = (await self.store.pools.get(self.pool_id)).paused_until
         if paused_until is not None and paused_until > now:

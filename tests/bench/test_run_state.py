@@ -28,7 +28,7 @@ def test_the_plan_is_the_one_the_run_was_made_with() -> None:
 
 @pytest.mark.parametrize("config", UNREADABLE)
 def test_a_plan_that_cannot_be_read_is_refused(config: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match=r"run r: expected a plan in its configuration, got: .*; create the run again"):
+    with pytest.raises(InvalidInput, match=r"run r: its configuration has no valid plan: .*; create the run again"):
         stored_plan(run(config))
 
 

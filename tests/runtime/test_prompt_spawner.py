@@ -99,7 +99,7 @@ async def test_no_worker_is_started_once_the_program_was_asked_to_stop(clock: Ma
     engine, stop = FakeSpawner(clock), asyncio.Event()
     stop.set()
 
-    with pytest.raises(Unanswered, match="not asked for: this program was asked to stop"):
+    with pytest.raises(Unanswered, match="no worker was started: this program was asked to stop"):
         await PromptSpawner(engine, stop, clock).spawn(ORDER)
 
     assert engine.asked("spawn") == []

@@ -273,7 +273,7 @@ async def test_a_worker_that_may_run_at_an_unreachable_engine_does_not_count_as_
 ) -> None:
     first.faults.append(ListFails())
 
-    with pytest.raises(Unanswered, match="worker w cannot be ended now, because it might run elsewhere"):
+    with pytest.raises(Unanswered, match="worker w cannot be stopped now, because no engine that answers runs it"):
         await group.terminate(P, W)
 
 

@@ -1,4 +1,7 @@
-"""Runs beats in AWS Lambda: set the handler to ``drumbeat.adapters.aws_lambda.handler``, and set DRUMBEAT_STORE."""
+"""Runs beats (passes that start, reap or scale workers) in AWS Lambda.
+
+Set the function's handler to ``drumbeat.adapters.aws_lambda.handler``, and its environment variable DRUMBEAT_STORE.
+"""
 
 import asyncio
 import json
@@ -15,10 +18,12 @@ _SPARE = timedelta(seconds=5)  #: kept free at the end of the function's time li
 
 
 def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
-    """Run the beat that an event asks for: a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
+    """Run the beat that an event asks for, and return the beat's report (for an HTTP request: the response).
 
-    Workers that the function starts end with it, so the function waits for them until its time limit. If jobs take longer, use
-    the function only to mark workers lost (reap), and start workers (check) on a machine where they can keep running.
+    The event is a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
+
+    Workers that the function starts end with it, so the function waits for them until its time limit. If jobs take longer, let
+    the function only mark workers lost (reap), and start workers (check) on a machine where they can keep running.
     """
     return asyncio.run(_answer(event, _time_left(context)))
 

@@ -14,7 +14,7 @@ def stored_plan(run: Run) -> RunPlan:
     try:
         return msgspec.convert(run.config.get("plan"), RunPlan)
     except msgspec.ValidationError as exc:
-        raise InvalidInput(f"run {run.run_id}: expected a plan in its configuration, got: {exc}; create the run again") from exc
+        raise InvalidInput(f"run {run.run_id}: its configuration has no valid plan: {exc}; create the run again") from exc
 
 
 def plan_or_default(run: Run) -> tuple[RunPlan, list[str]]:
@@ -28,7 +28,7 @@ def plan_or_default(run: Run) -> tuple[RunPlan, list[str]]:
 
 
 def whole_row(results: Sequence[Result]) -> Result | None:
-    """Return the result row of the whole run: all workers and all kinds of operations together."""
+    """Return the result row of the whole run, for all workers and all kinds of operations together; None if there is none."""
     return next((row for row in results if row.worker_id is None and row.kind is None), None)
 
 
@@ -41,7 +41,7 @@ def stored_failures(whole: Result | None) -> tuple[FailureExample, ...]:
 
 
 def stored_state(run: Run) -> ControllerState:
-    """Return the state that the run's orchestrator stored last."""
+    """Return the state that the run's orchestrator stored last; the initial state if none is stored."""
     return msgspec.convert(run.controller_state or {}, ControllerState)
 
 

@@ -98,9 +98,10 @@ class BenchService:
         engine_room: Callable[[str], EngineRoom] | None = None,
         language_model: Callable[[], LanguageModel | None] | None = None,
     ) -> None:
-        """``open_spawner`` opens a spawner for the name of an engine, or of several. ``check_engine`` raises InvalidSettings
-        for an engine that is not known, or whose workers cannot reach the store; ``engine_room`` returns its slots.
-        ``language_model`` opens the model that explains runs, if there is one; raises InvalidSettings, MissingExtra."""
+        """``open_spawner`` opens a spawner for the name of an engine, or of several (``a,b``). ``check_engine`` raises
+        InvalidSettings for an engine that is not known, or whose workers cannot reach the store. ``engine_room`` returns how
+        many workers the engines can run. ``language_model`` opens the model that explains runs, or returns None if none is
+        set up; it raises InvalidSettings, MissingExtra."""
         self._language_model = language_model or (lambda: None)
         self._check_engine = check_engine or (lambda engines: None)
         self._engine_room = engine_room or (lambda engines: EngineRoom(engines=engines))
@@ -158,7 +159,8 @@ class BenchService:
         return await preview_run(document, self._host, self._connections, await self.prices(), room)
 
     def _room(self, document: TemplateDocument) -> EngineRoom:
-        """Return the slots of the template's engine. Raises InvalidSettings (unknown, or cannot reach the store)."""
+        """Return how many workers the template's engine can run. Raises InvalidSettings if the engine is not known, or if its
+        workers cannot reach the store."""
         engines = document.scaling.engine or DEFAULT_ENGINE
         self._check_engine(engines)
         return self._engine_room(engines)
@@ -189,7 +191,10 @@ class BenchService:
         before = await self._store.runs.get(run_id)
         stored = before.config.get("document")
         if stored is None:
-            raise InvalidInput(f"cannot repeat run {run_id}: it has no stored document, as it was not created by bench run")
+            raise InvalidInput(
+                f"cannot repeat run {run_id}: no template document is stored with it, as it was not created by bench run; "
+                "create a new run from a template"
+            )
         return await self.create(with_settings(parse({**stored, "name": before.name}), settings), before.template_id)
 
     async def conduct(
@@ -246,7 +251,7 @@ class BenchService:
             if model is not None and model.settings.automatic and stored_explanation(run) is None:
                 await explain_run(self._store, model, run.run_id)
         except DrumbeatError as exc:
-            log.warning("could not explain run %s: %s", run.run_id, exc)
+            log.warning("could not explain run %s: %s; try: bench explain", run.run_id, exc)
 
     async def executions(self, run_id: RunId, **query: Any) -> Sequence[Execution]:
         """Return a page of a run's recorded operations, from the store or files on this host. ``query``: see ExecutionQuery."""

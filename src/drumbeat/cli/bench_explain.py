@@ -30,8 +30,8 @@ class _Words:
 def explain(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Explain an ended run in words: its summary, and what the language model writes about it, if one is set up.
 
-    The language model gets figures only, and its text is stored with the run. Exit code 1 if it failed: then the summary is
-    printed all the same.
+    The language model gets figures only, and its text is stored with the run. Exit code 1 if the language model fails; the
+    summary is printed even then.
     """
     found = with_control_plane(store, lambda plane: _words(plane, RunId(run_id)))
     if as_json:

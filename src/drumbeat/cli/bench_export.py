@@ -28,7 +28,7 @@ def export(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export ended runs with their results, steps, samples and logs to another store, which keeps what else it has.
+    """Export ended runs with their results, steps, samples and logs to another store. Other rows of that store stay.
 
     Runs that the other store has already are skipped, unless they have changed since. Connections and jobs are not exported.
     """

@@ -103,7 +103,7 @@ def print_outcome(bench: "BenchService", record: RunRecord, reports: list[str]) 
 
 
 def print_explanation(explanation: RunExplanation) -> None:
-    """Print what a language model wrote about a run, with who wrote it, and which of its numbers are not figures of the run."""
+    """Print a language model's text about a run, who wrote it, and which numbers in it are not among the run's figures."""
     say(explanation.label, style="bold")
     for line in explanation.text.splitlines():
         say(f"  {line}")

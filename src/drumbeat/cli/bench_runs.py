@@ -172,7 +172,7 @@ async def _stop_on_signals(
 ) -> AsyncIterator[None]:
     """During the block, a first Ctrl-C or SIGTERM stops the run, and a second one leaves it to another orchestrator.
 
-    Any signal sets ``hurry``, after which it no longer waits for engines that do not answer."""
+    Any signal sets ``hurry``: from then on, the orchestrator does not wait for engines that do not answer."""
     signalled = asyncio.Event()
 
     def on_signal(_: str) -> None:

@@ -85,5 +85,5 @@ def draw_steps(record: RunRecord) -> None:
 
 
 def last_steps(steps: Sequence[Step]) -> list[Step]:
-    """Return the last step (measurement) at each number of connections, lowest number first; earlier steps were undecided."""
+    """Return the last step (measurement) at each number of connections, lowest number first. An undecided step is repeated."""
     return sorted({step.to_target: step for step in steps}.values(), key=lambda step: step.to_target)

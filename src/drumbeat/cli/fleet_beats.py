@@ -154,7 +154,7 @@ class _PolicyWatch:
 
 @dataclass(slots=True)
 class _BeatPrinter:
-    """Prints a summary of each beat (autoscaler pass). While another process leads, it prints only new reasons to wait."""
+    """Prints a summary of each beat (autoscaler pass); while another process leads, only if the reason to wait has changed."""
 
     out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None

@@ -1,6 +1,6 @@
 """Runs a fork server: python -m drumbeat.cli.fork_server [IDLE_SECONDS], or drumbeat pool forkserver.
 
-It has imported the modules that workers and checks of pools need, and forks a process on request, which is faster than starting
+The fork server has imported the modules of workers and checkers, and forks a process on request. That is faster than starting
 Python. It exits after IDLE_SECONDS without a request.
 """
 

@@ -103,7 +103,7 @@ class RunScreen:
         return self._slow_engine(self.run) or noted
 
     def _slow_engine(self, run: Run) -> str | None:
-        """Return a text that says that a run waits for its engine, if its last beat was some seconds ago; else None."""
+        """Return a text that says that a run waits for its engine; None if that is ``local``, or the last beat was recent."""
         engine = (run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE
         last = self.beats[-1].at if self.beats else run.started_at
         is_slow = engine != DEFAULT_ENGINE and self.now and last and self.now - last > _SILENT_AFTER

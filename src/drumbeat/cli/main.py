@@ -90,6 +90,6 @@ def _print_error(message: str, code: int) -> int:
 
 
 def _output_closed() -> int:
-    """Discard further output without an error message, because the reader of standard output has closed it."""
+    """Discard further output without a message, as the reader of standard output has closed it. Returns the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_INPUT

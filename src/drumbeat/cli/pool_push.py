@@ -71,8 +71,8 @@ def push(
 ) -> None:
     """Push a job, or with - one job per JSON line. A missing pool or store is created.
 
-    Lines are pushed in order, in batches or as they arrive. An invalid line ends the push with an error that names the line;
-    all lines before it are pushed.
+    Lines are pushed in order, in batches, and at once when the input pauses. An invalid line ends the push with an error that
+    names the line; all lines before it are pushed.
     """
     what = _given(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key)
     tries = _given(max_attempts=max_attempts, max_crashes=max_crashes, backoff=_backoff(backoff, max_backoff))

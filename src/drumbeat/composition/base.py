@@ -93,7 +93,7 @@ class ControlPlaneBase:
 
     @property
     def _default_engine(self) -> "NamedEngine | None":
-        """The engine ``local`` if a settings file changes its settings; otherwise None."""
+        """The engine ``local`` if a settings file has settings for it; None if not, as it needs none."""
         return self.engines.get(DEFAULT_ENGINE) if DEFAULT_ENGINE in self.settings.engines else None
 
     @cached_property
@@ -112,7 +112,7 @@ class ControlPlaneBase:
         return self.engines.open(engines)
 
     async def tidy(self) -> None:
-        """Delete some rows that are older than the retention time, unless another process has just done so."""
+        """Delete rows older than the retention time, for up to a second; nothing if another process has just done so."""
         from drumbeat.runtime.retention import Housekeeping
 
         await Housekeeping(self.store, self.settings.retention, self.clock, process_name()).tidy()

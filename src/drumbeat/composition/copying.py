@@ -1,4 +1,4 @@
-"""Copies a store to another, or exports runs to it. Each is a URL, or the name of an environment variable that holds one."""
+"""Copies a store, or exports its runs, to another store. A store is given by its URL or by an environment variable."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,9 @@ async def export_to_named_store(
 
 
 def store_url(given: str, environment: Mapping[str, str]) -> str:
-    """Return the URL of a store. ``given`` is a URL, or the name of an environment variable that holds one; DRUMBEAT_STORE
-    means the store of the settings, even if it is set in a file. Raises InvalidInput."""
+    """Return the URL of a store. ``given`` is a URL, or the name of an environment variable that holds one.
+
+    The name DRUMBEAT_STORE means the store of the settings, which a settings file can also name. Raises InvalidInput."""
     if not _VARIABLE.fullmatch(given):
         return absolute(given)
     if given == STORE_VARIABLE:

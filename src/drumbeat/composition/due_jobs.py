@@ -27,7 +27,9 @@ _MODULE = "drumbeat.cli.watch_due"
 
 
 async def start_watching(base: ControlPlaneBase, pool_id: PoolId, firing: Firing | None = None) -> None:
-    """Start a process that runs the trigger ``firing``, or the pool's beat, once delayed jobs are due. Raises SpawnFailed."""
+    """Start a process that, once delayed jobs are due, runs the trigger ``firing``, or checks the pool if that is None.
+
+    Does nothing if such a process was just started, or if other processes cannot use the store. Raises SpawnFailed."""
     if not base.store.traits.shared:
         return
     if await base.store.leases.acquire(f"due/coming/{pool_id}", process_name(), ON_ITS_WAY) is None:

@@ -48,7 +48,7 @@ def read_settings(kind: type[Any], table: Mapping[str, Any], subject: str) -> An
 
 
 def _must(name: str, hints: Mapping[str, Any]) -> str:
-    """Return the name of a required setting; for a list of tables, with how to write it."""
+    """Return the name of a required setting for an error message; for a list of tables, also the TOML heading of a table."""
     inside = get_args(hints[name])
     is_tables = get_origin(hints[name]) in (tuple, Sequence) and is_dataclass(inside[0])
     return f"{name} (at least one table [[engines.NAME.{name}]])" if is_tables else name
@@ -92,7 +92,7 @@ def _read(hint: Any, value: Any, expected: str) -> Any:
 
 
 def _read_one_of(hints: Sequence[Any], value: Any, expected: str) -> Any:
-    """Convert a value to the first of several types that fits, such as a number or else text."""
+    """Convert a value to the first of several types that accepts it. The types are for example a number and text."""
     for hint in hints[:-1]:
         with suppress(InvalidSettings):
             return _read(hint, value, expected)

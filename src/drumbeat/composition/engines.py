@@ -261,7 +261,7 @@ class Engines:
         return all(each is not None and all(map(os.environ.get, each.kind.variables)) for each in found)
 
     def facts(self, engines: str) -> EngineFacts:
-        """Return what a fleet's policy must know of these engines. Raises InvalidSettings for an unknown name."""
+        """Return where these engines run workers and whether they cost money. Raises InvalidSettings for an unknown name."""
         found = self.find(engines)
         return EngineFacts(
             elsewhere=self.run_elsewhere(engines),

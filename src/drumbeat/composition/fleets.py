@@ -64,11 +64,12 @@ class Fleets:
         return await policy_store.set_policy(self._store, pool_id, policy, thresholds, self._engine(policy))
 
     def _engine(self, policy: FleetPolicy) -> EngineFacts:
-        """Return facts about a policy's engines. Raises InvalidSettings if one of them is not known here."""
+        """Return facts about a policy's engines. Raises InvalidSettings like ``_facts``."""
         return self._facts(policy.provider)
 
     def _facts(self, engines: str) -> EngineFacts:
-        """Return facts about engines. Raises InvalidSettings if one is unknown here, or its workers cannot reach the store."""
+        """Return facts about engines. Raises InvalidSettings if this process does not know one, or if its workers cannot reach
+        the store."""
         if self._store.traits.shared:
             self._base.engines.check_reach(engines)
         return self._base.engines.facts(engines)
@@ -149,7 +150,7 @@ class Fleets:
 
     @asynccontextmanager
     async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
-        """Open a spawner for the workers of the fleet ``name``: at the engine ``provider``, or else at the fleet's engine.
+        """Open a spawner for the fleet's workers, at the engine ``provider`` or, if that is None, at the fleet's own engine.
 
         Raises NotFound, InvalidSettings, MissingExtra.
         """
@@ -208,9 +209,9 @@ class Fleets:
         return report
 
     async def _beat_in_turn(self, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
-        """Run a beat. If another process runs one, first wait for its end: that beat might have missed the latest change.
+        """Run a beat. If another process is running one, first wait for its end: that beat might have missed the latest change.
 
-        If the wait exceeds MAX_WAIT, or a daemon runs the fleet (its next beat is enough), no beat is run: ``led`` is False.
+        No beat is run (``led`` is False) if the wait exceeds MAX_WAIT, or if a daemon runs the fleet: its next beat is enough.
         """
         clock = self._base.clock
         deadline = clock.elapsed() + MAX_WAIT
@@ -244,7 +245,7 @@ class Fleets:
     ) -> str | None:
         """Run the fleet's beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once.
 
-        Once ``hurry`` is set, it no longer waits for the answers of an engine other than ``local``. Returns why the engine did
+        Once ``hurry`` is set, beats do not wait for the answers of an engine other than ``local``. Returns why the engine did
         not answer the last call; None if it did."""
         prompt = PromptSpawner(spawner, hurry or asyncio.Event(), self._base.clock)
         is_local = spawner.traits.name == DEFAULT_ENGINE
@@ -273,7 +274,7 @@ class Fleets:
         return Sweep(store=self._store, spawner=spawner, clock=clock, owner=process_name, place=socket.gethostname())
 
     async def _keep_sweeping(self, name: str) -> None:
-        """At intervals, terminate forgotten instances of other pools. Uses its own spawner, so that no beat is delayed."""
+        """At intervals, terminate instances that other pools left behind. Uses its own spawner, so that no beat is delayed."""
         while True:
             try:
                 async with self.spawner(name) as spawner:
@@ -284,7 +285,7 @@ class Fleets:
 
 
 async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
-    """Whether a daemon runs the pool's beats: it keeps the lease after a beat; a process for a single beat releases it."""
+    """Whether a daemon runs the pool's beats. A daemon keeps the lease after a beat; a process for one beat releases it."""
     try:
         lease, last, now = await store.leases.find(pool_id), await store.beats.last(pool_id), await store.now()
     except StoreError:

@@ -90,7 +90,8 @@ class ControlPlane(ControlPlaneBase):
     def checker(self, later: "Firing | None" = None) -> "Checker":
         """Return a checker, which runs single beats of job pools. Workers it starts outlive this process.
 
-        For delayed jobs it also starts a process that, once they are ready, runs the trigger ``later`` (None: checks again)."""
+        If a pool has delayed jobs, the checker starts a process that waits until they are ready. That process then runs the
+        trigger ``later`` or, if that is None, checks the pool again."""
         from drumbeat.pool.checker import Checker
 
         watch = partial(self._watch_later, firing=later)
@@ -164,7 +165,8 @@ class ControlPlane(ControlPlaneBase):
         )
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run the beat of a trigger fired by a push. Later pushes fire the trigger again, as this beat can miss their jobs."""
+        """Run the beat of a trigger that a push has fired. Later pushes fire the trigger again, because this beat might miss
+        their jobs."""
         from drumbeat.triggers.detached import mark_checker_started
 
         if firing.pool_id is not None:
@@ -200,7 +202,9 @@ class ControlPlane(ControlPlaneBase):
         return service
 
     async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run the beat that a cloud event asks for; HTTP events need a triggers file. Raises InvalidInput, NotFound."""
+        """Run the beat that a cloud event asks for. An HTTP event needs a triggers file, which defines its webhook.
+
+        Raises InvalidInput, NotFound."""
         file = triggers_file()
         if file is not None:
             return await self.triggers(file).answer_event(event)
@@ -248,8 +252,8 @@ class ControlPlane(ControlPlaneBase):
         return service
 
     def _bench_spawner(self, engines: str) -> Spawner:
-        """Return a spawner for the workers of a benchmark. It passes them the secrets of the database under test in environment
-        variables; workers of the engine ``local`` inherit them."""
+        """Return a spawner for the workers of a benchmark. They get the secrets for the database under test as environment
+        variables; workers of the engine ``local`` inherit those variables from this process."""
         if engines == DEFAULT_ENGINE:
             return self.local_spawner(survive=True)
         from drumbeat.bench.driver.session import PASSWORD_VARIABLE

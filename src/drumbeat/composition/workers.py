@@ -37,7 +37,7 @@ CLOCK_SHOWN = "the clock here shows "  #: begins that log line
 
 
 class WorkerRunner:
-    """Runs one worker in this process. Meanwhile the context manager ``watching`` watches pools for delayed jobs."""
+    """Runs one worker in this process, inside the context manager ``watching``, which watches pools for delayed jobs."""
 
     def __init__(self, base: ControlPlaneBase, checker: "Checker", watching: AbstractAsyncContextManager[None]) -> None:
         self._base = base
@@ -86,7 +86,7 @@ class WorkerRunner:
         return WorkerSummary(worker_id=own_id, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
 
     def _may_check(self, pool: PoolRow) -> bool:
-        """Whether this process can start workers for the pool; not if it lacks the settings of the pool's engine."""
+        """Whether this process can check the pool. Without the settings of the pool's engine, it could not start workers."""
         return pool.is_scaled or pool.engine == DEFAULT_ENGINE or self._base.engines.knows(pool.engine)
 
     def _workload(self, pool: PoolRow, identity: JoinRequest) -> Workload:

@@ -17,7 +17,7 @@ A = TypeVar("A", bound=ActionWithReason)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[A]):
-    """The actions to take, or else (``why_not``) the reason for taking none."""
+    """The actions to take. If there are none, ``why_not`` says why."""
 
     actions: Sequence[A] = ()
     why_not: str | None = None
@@ -25,5 +25,5 @@ class Decision(Generic[A]):
 
 
 def action_type(action: object) -> str:
-    """Return the name under which an action is recorded: ``TYPE`` of its class, or else the name of its class."""
+    """Return the name under which an action is recorded: ``TYPE`` of its class or, if there is none, the name of the class."""
     return getattr(action, "TYPE", None) or type(action).__name__

@@ -6,7 +6,7 @@ Point = tuple[float, float | None]  #: x, and y; None where there is no value
 
 
 def downsample(points: Sequence[Point], most: int) -> Sequence[Point]:
-    """Return at most ``most`` points: the lowest and highest of each group of neighbours; one point of a group without values.
+    """Return at most ``most`` points: the lowest and the highest of each group of neighbours, or one point if it has no values.
 
     Groups are 4, 8, 16 … points wide, so that the result for a growing line stays the same until the width doubles.
     """

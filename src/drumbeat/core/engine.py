@@ -59,7 +59,7 @@ def check_engine_name(name: str) -> None:
 
 
 def covers(engines: str, provider: str | None) -> bool:
-    """Whether ``engines`` includes all engines that a worker's row names (``provider``); true if either is empty."""
+    """Whether ``engines`` includes all engines that a worker's row names (``provider``); true if either is unknown (empty)."""
     return not provider or not engines or provider == engines or set(_split(provider)) <= set(_split(engines))
 
 

@@ -3,15 +3,15 @@
 DrumbeatError
 ├── InvalidInput             the caller's input cannot be used; nothing was changed
 │   └── InvalidSettings      a setting, URL, option or configuration file is wrong
-├── NotFound                 no such pool, run, worker
+├── NotFound                 the pool, run, worker or other row does not exist
 ├── AlreadyExists            the row already exists
 ├── Refused                  the operation is not allowed in the current state
 │   ├── IllegalMove          the state diagram does not allow this change of state
 │   ├── StaleWrite           the row is not in the state the caller saw
 │   ├── Fenced               another controller holds the lease now
 │   └── WorkerGone           this worker's row is closed, or belongs to another process
-├── JobEnded                 a job was poisoned or cancelled: it has no result, unless it is requeued
-├── StoreError               the database
+├── JobEnded                 a job was poisoned or cancelled, so it has no result unless it is requeued
+├── StoreError               the database failed
 │   ├── StoreUnavailable     it did not answer; retrying may help
 │   ├── StoreCorrupt         its data cannot be read; retrying will not help
 │   ├── StoreNotReady        it has no tables yet, or older ones: run ``drumbeat store migrate``
@@ -65,11 +65,11 @@ class Fenced(Refused):
 
 
 class WorkerGone(Refused):
-    """This process must not write for the worker: it has ended or has no row, or another process joined under its id."""
+    """This process must not write for the worker: the worker has ended or has no row, or its id belongs to another process."""
 
 
 class JobEnded(DrumbeatError):
-    """A job was poisoned or cancelled: it has no result."""
+    """A job was poisoned or cancelled, so it has no result."""
 
 
 class StoreError(DrumbeatError):

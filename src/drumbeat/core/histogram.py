@@ -92,7 +92,8 @@ class Histogram:
         self._widen(total, least, greatest)
 
     def merge(self, other: "Histogram") -> None:
-        """Add the counts of another histogram. For speed, all counts are added as one big integer; no count can overflow."""
+        """Add the counts of another histogram. For speed, the counts are added as two big integers, 64 bits for each count.
+        This is safe: no count grows large enough to overflow its 64 bits."""
         if other.least is None or other.greatest is None:
             return
         used = _used(other)
@@ -177,7 +178,7 @@ class Histogram:
         if not used or (used[0][0], used[-1][0]) != (bucket_of(histogram.least), bucket_of(histogram.greatest)):
             raise ValueError("corrupt histogram: expected the least and greatest value in the first and last used bucket")
         if pairs[-1][0] != used[-1][0]:
-            raise ValueError("corrupt histogram: expected no bucket after that of the greatest value, got some")
+            raise ValueError("corrupt histogram: expected no bucket after the bucket of the greatest value, got more")
         for bucket, count in used:
             histogram.counts[bucket] = count
         return histogram

@@ -157,12 +157,12 @@ class Job:
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether one more crash would poison the job. It then runs alone on its worker, so no other job can cause a crash."""
+        """Whether one more crash would poison the job. It then runs alone on its worker, so no other job can be the cause."""
         return self.crashes + self.suspicions >= max(self.max_crashes - 1, 1)
 
     @property
     def holder(self) -> Holder | None:
-        """The worker process that holds the job, or that finished it."""
+        """The worker process that holds the job, or that finished it; None unless the job is claimed or done."""
         if self.lease_owner is None:
             return None
         return Holder(pool_id=self.lease_pool or self.pool_id, worker_id=self.lease_owner, instance=self.lease_instance or "")
@@ -227,7 +227,7 @@ def format_count(*counts: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """The number of jobs in a pool's queue by state. Ended jobs are counted exactly; other counts stop at a cap."""
+    """The number of jobs in a pool's queue by state. Ended jobs are counted exactly, others by default up to COUNTED."""
 
     ready: int = 0  #: pending, and due
     delayed: int = 0  #: pending, not due yet

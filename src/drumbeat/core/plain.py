@@ -63,7 +63,7 @@ def too_deep(what: str) -> InvalidInput:
 
 
 def short_repr(value: Any, most: int = _MOST_CHARACTERS) -> str:
-    """Return the repr of a value, shortened for a message. Omitted parts are never converted to text."""
+    """Return the repr of a value, shortened for a message. For speed, only the shown part of a text or list is converted."""
     text = _short_repr(value, most, 2)
     return text if len(text) <= most else text[: most - 1] + "…"
 

@@ -98,7 +98,9 @@ class PoolRow:
 
 
 def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
-    """Return thresholds with this heartbeat interval, and limits for late heartbeats scaled to match. Raises InvalidInput."""
+    """Return ``usual`` with the heartbeat interval ``every``, and its limits for late heartbeats changed by the same factor.
+
+    Raises InvalidInput if ``every`` is not above 0."""
     if every <= timedelta():
         raise InvalidInput(f"expected a heartbeat interval above 0 s, got {every.total_seconds():g} s")
     ratio = every / usual.heartbeat_every

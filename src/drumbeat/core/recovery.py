@@ -139,8 +139,10 @@ def stays(worker: Worker) -> bool:
 
 
 def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Worker]) -> list[Closing]:
-    """Return actions that mark workers as ended, at most one per worker: failed workers in ``live``, and workers in ``unusual``
-    (not active, without a recent heartbeat, or asked to drain) that are lost or did not drain by their deadline."""
+    """Return actions that mark workers as ended, at most one per worker: workers in ``live`` that failed, and workers in
+    ``unusual`` that are lost or did not drain by their deadline.
+
+    ``unusual``: the live workers that are not active, have no recent heartbeat, or were asked to drain."""
     closing: dict[WorkerId, Closing] = {}
     for action in (*mark_failed(snapshot, live), *mark_lost(snapshot, unusual), *end_overdue(snapshot, unusual)):
         closing.setdefault(action.worker.worker_id, action)
@@ -249,8 +251,8 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
-    """Whether a worker without an instance listed as running is surely gone. ``over``: the workers whose instances are all
-    listed as ended. Always False for a worker of another provider."""
+    """Whether a worker is surely gone; only for a worker that has no instance listed as running. ``over``: the workers whose
+    instances are all listed as ended. False for a worker of another provider: this provider's list does not show it."""
     if not covers(snapshot.provider, row.provider):
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_still_appear(snapshot, row))
@@ -267,7 +269,7 @@ def unconfirmed(workers: Sequence[Worker]) -> list[Worker]:
 
 
 def never_started(snapshot: PoolSnapshot, staying: Sequence[Worker]) -> list[Worker]:
-    """Return the starting workers for which no instance is listed, for example as a controller died before it requested one."""
+    """Return the ``spawning`` workers without a listed instance, for example because a controller died before the request."""
     asked_for = [worker for worker in staying if worker.status is WorkerStatus.SPAWNING]
     if not asked_for:
         return []
@@ -276,7 +278,7 @@ def never_started(snapshot: PoolSnapshot, staying: Sequence[Worker]) -> list[Wor
 
 
 def asked_at(row: Worker, now: datetime) -> datetime:
-    """Return when a worker's instance was last requested."""
+    """Return when a worker's instance was last requested: the last repeated request, else the creation of its row, else now."""
     again = row.meta.get(ASKED_AT)
     return datetime.fromisoformat(again) if isinstance(again, str) else row.created_at or now
 

@@ -20,8 +20,9 @@ class Repeated(Generic[T]):
 
 
 def collapsed(items: Iterable[T], key: Callable[[T], Hashable], at: Callable[[T], datetime]) -> list[Repeated[T]]:
-    """Collapse items with equal keys. ``items`` are in order of time; an item that follows an equal one within SOON only
-    raises its count."""
+    """Collapse repeats: return the first item of each series, with the number of items in it. ``items`` are in order of time.
+
+    An item belongs to a series if it has the same key and comes at most SOON after the last item of the series."""
     found: list[Repeated[T]] = []
     latest: dict[Hashable, Repeated[T]] = {}
     for item in items:

@@ -134,17 +134,17 @@ class Worker:
 
     @property
     def engine(self) -> str | None:
-        """The engine that runs the worker; if that is not known, all engines that could have started it, as ``a,b``."""
+        """The engine that runs the worker; if unknown, all engines that could have started it (``a,b``); None if not stored."""
         return self.meta.get("engine") or self.provider
 
     @property
     def place(self) -> str | None:
-        """The name of the host that runs the worker: as its engine calls it, or else as the worker reports it."""
+        """The name of the host that runs the worker: from its engine, else from the worker itself; None if neither gave one."""
         return self.meta.get("host") or self.host
 
     @property
     def not_started(self) -> str | None:
-        """Why the worker's process has not joined: the engine's refusal, or no answer from it. None: no such problem."""
+        """Why the worker has not joined: its engine refused or did not answer. None if it has joined or no reason is known."""
         if self.started_at is not None or self.heartbeat_at is not None:
             return None
         if self.meta.get(SPAWN_FAILED):
@@ -173,12 +173,12 @@ class Worker:
 
     @property
     def standing(self) -> str:
-        """The status to show in a fleet: ``terminating`` from when the worker is asked to leave; before, ``shown_status``."""
+        """The status to show in a fleet: ``terminating`` while the worker is leaving, else ``shown_status``."""
         return TERMINATING if self.is_terminating else self.shown_status
 
     @property
     def tells_of_gpu(self) -> bool:
-        """Whether the field ``gpu`` has data of a GPU, not only the disk space of the worker's volume, also stored there."""
+        """Whether the field ``gpu`` has data about a GPU, not only the disk space of the volume, which is stored there too."""
         return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
 
 

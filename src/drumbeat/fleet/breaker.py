@@ -31,15 +31,15 @@ def fault(worker: Worker) -> SpawnCause | None:
 
 
 def failure_share(workers: Sequence[Worker], since: datetime) -> tuple[int, int]:
-    """Return the number of workers that failed after ``since``, and of all that ended or became ready after it."""
+    """Return how many workers failed after ``since``, and how many ended or became ready since. Leaves out refused starts."""
     ended = [each for each in workers if each.ended_at and each.ended_at > since and not each.meta.get("spawn_failed")]
     ready = len([each for each in workers if each.ready_at and each.ready_at > since and each.status in LIVE])
     return sum(1 for each in ended if fault(each)), len(ended) + ready
 
 
 def next_breaker(view: FleetView) -> BreakerState:
-    """Return the circuit breaker's new state. If its old state is lost, count the failures of the last
-    ``failure_window + breaker_rest``."""
+    """Return the circuit breaker's new state. A closed breaker opens if too many workers failed in the last ``failure_window``,
+    or, if the breaker's old state is lost, in the last ``failure_window + breaker_rest``."""
     if view.state is None:
         return _judge(view, BreakerState(), view.policy.failure_window + view.policy.breaker_rest)
     before = view.state.breaker
@@ -131,7 +131,8 @@ def _after_call(policy: FleetPolicy, before: BackoffState, call: SpawnResult, as
 
 
 def delay(policy: FleetPolicy, faults: int, cause: SpawnCause) -> timedelta:
-    """Return how long to wait before asking the provider again: 0 after one failure; the maximum if a retry cannot help."""
+    """Return how long to wait before the provider is asked again: 0 after one failure, then a time that doubles with each
+    further failure. If a retry cannot help (``HOPELESS``), always return the maximum."""
     if cause in HOPELESS:
         return policy.backoff_most
     if faults < 2:

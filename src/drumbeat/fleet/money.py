@@ -1,8 +1,8 @@
 """What workers cost, and how many workers the money ceilings allow. Pure.
 
 A worker is paid for from the creation of its row until its instance is gone, rounded up to whole granules (the shortest time
-that the provider bills). A ceiling per hour, day or month must cover the money already spent in that period and the
-further cost of every worker in it until the worker is drained. So the ceiling is not exceeded while workers drain."""
+that the provider bills). A ceiling per hour, day or month must cover the money already spent in that period, and the money that
+each worker still costs in that period until it is drained. So the ceiling is not exceeded while workers drain."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -105,8 +105,8 @@ def _longest_life(view: FleetView) -> timedelta:
 def _within(
     view: FleetView, staying: Sequence[Worker], leaving: Sequence[Worker], rates: Tariff, ceiling: Ceiling
 ) -> tuple[float, str]:
-    """Return how many workers, first those in ``staying`` and then new ones, a money ceiling allows in addition to the workers
-    in ``leaving``; and the ceiling's name."""
+    """Return how many workers a money ceiling allows, and the ceiling's name. Money for the workers in ``leaving`` is reserved
+    first; the rest pays for the workers in ``staying``, then for new ones."""
     span, strays = _until_gone(view), _strays(view)
     costs = sorted((_future_cost(view.now, rates, worker, ceiling, span) for worker in staying), reverse=True)
     gone = sum(_future_cost(view.now, rates, worker, ceiling, span) for worker in leaving)

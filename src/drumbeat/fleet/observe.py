@@ -50,8 +50,8 @@ async def observe(
 ) -> FleetView:
     """Read the pool's current state. Raises InvalidInput for the pool of a benchmark run, which has its own orchestrator.
 
-    ``every`` is the time between the controller's beats, if known. ``clock`` measures the provider's timeout. ``policy``
-    replaces the pool's policy.
+    ``gap``: time since this controller last reached the store. ``every``: the time between the controller's beats, if known.
+    ``clock`` measures the provider's timeout. ``policy`` replaces the pool's policy.
     """
     pool = await store.pools.get(pool_id)
     if pool.kind is PoolKind.BENCH:
@@ -130,7 +130,8 @@ def plan_in(policy: Mapping[str, Any], pool_id: PoolId) -> Plan:
 
 
 def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, ...]:
-    """Select the workers to decide on: those that might still run, recently ended ones, and a few to measure the spawn lag."""
+    """Select the workers to decide on: those that might still run, those that ended recently, and the last few that became
+    ready, which show how long a start takes (spawn lag)."""
     ready = sorted((each for each in workers if each.ready_at), key=lambda each: each.ready_at or now)[-_LAG_FROM:]
     latest = {each.worker_id for each in ready}
     return tuple(

@@ -52,7 +52,8 @@ def fleet_fields(pool: PoolRow) -> tuple[str, ...]:
 def wanted_policy(
     pool: PoolRow | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
 ) -> FleetPolicy:
-    """Return the policy to store: the stored one with ``settings`` changed, or a new one for a new fleet or if a file is given.
+    """Return the policy to store. For an existing fleet, if no file is given: the stored policy with ``settings`` changed.
+    Otherwise a new policy from file, environment and ``settings``; it keeps the pool's engine and concurrency unless set there.
 
     Raises InvalidSettings.
     """
@@ -103,7 +104,7 @@ def check_reach(store: Store, policy: FleetPolicy, engine: EngineFacts | None = 
 
 
 def check_provider(pool: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]) -> None:
-    """Raise InvalidSettings if a worker might run at a provider that the policy no longer names: it could not be ended."""
+    """Raise InvalidSettings if a worker might run at a provider that the policy does not name: the fleet could not end it."""
     here = [each for each in workers if each.reaped_at is None and not covers(policy.provider, each.provider)]
     if not here:
         return
@@ -205,9 +206,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
 def overridden_settings(
     pool: PoolRow, environment: Mapping[str, str], engine: Callable[[str], EngineFacts] | None = None
 ) -> tuple[str, ...]:
-    """Describe the settings that these environment variables override in a beat or, in one line, why a variable is invalid.
+    """Describe each setting that these environment variables override in a beat. If a variable is invalid, return only one
+    text, which says why.
 
-    ``engine`` raises InvalidSettings for an unknown engine."""
+    ``engine``: called with the policy's engine, to raise InvalidSettings if that is unknown; None: not checked."""
     try:
         merged = merged_policy(pool, environment, {})
         if engine is not None:

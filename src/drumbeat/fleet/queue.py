@@ -105,7 +105,8 @@ class QueueReader:
         )
 
     async def _arrived(self) -> tuple[tuple[Arrivals, ...], JobId | None]:
-        """Count the jobs that arrived since the last beat, by minute, and return the last job counted."""
+        """Count the jobs that arrived since the last beat, by minute. Also return the last job read, after which the next beat
+        continues; None if no job was read so far."""
         cursor = self.view.state.cursor if self.view.state else None
         since = self.view.last.at if self.view.last else self.view.now
         minutes: Counter[datetime] = Counter()
@@ -118,7 +119,7 @@ class QueueReader:
         return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(minutes.items())), cursor
 
     async def _page(self, cursor: JobId | None) -> Sequence[Job]:
-        """Return jobs newer than ``cursor``, the last job counted. If it is None or was deleted, return unfinished jobs."""
+        """Return jobs newer than ``cursor``, the last job counted. If ``cursor`` is None or deleted, return unfinished jobs."""
         jobs, pool_id = self.store.jobs, self.view.pool_id
         try:
             if cursor is not None:

@@ -16,7 +16,9 @@ def is_fleet_beat(beat: Beat) -> bool:
 
 
 def view_of(beat: Beat) -> FleetView | None:
-    """Return what a fleet's beat observed (its view); None if there is none or it is a checker's beat. Raises InvalidInput."""
+    """Return what a fleet's beat observed (its view); None if the beat has no view or is a checker's beat.
+
+    Raises InvalidInput for a view that this version cannot read."""
     if beat.view is None or not is_fleet_beat(beat):
         return None
     try:

@@ -104,7 +104,7 @@ class FleetService:
         return max((each for each in both if each), key=lambda beat: beat.n, default=None)
 
     async def _last_before(self, check: Beat) -> Beat | None:
-        """Return the last beat of the fleet's controller before ``check``, a checker's beat; None if it is too far back."""
+        """Return the last beat of the fleet's controller before ``check``, a checker's beat; None if none is found near it."""
         found: Beat | None = check
         for _ in range(_MAX_CHECKS):
             if found is None or is_fleet_beat(found):

@@ -36,7 +36,7 @@ _PRESETS: Mapping[str, Callable[[timedelta], Thresholds]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One environment variable: the policy field it sets, its default and, for durations, how many seconds its unit has."""
+    """One environment variable: the policy field it sets, its default and, if it is a duration, its unit in seconds."""
 
     name: str
     field: str
@@ -140,9 +140,10 @@ def load_thresholds(
     is_new: bool = True,
     is_rented: bool | None = None,
 ) -> Thresholds | None:
-    """Return the time limits of a preset: the given one, the file's, or ``gpu`` for a new fleet on RunPod. None: no preset.
+    """Return the time limits of a preset: ``preset``, else the file's, else ``gpu`` for a new fleet on rented machines. None if
+    no preset applies.
 
-    ``is_rented``: whether the policy's engine rents machines, as RunPod does; None: only the engine ``runpod`` does.
+    ``is_rented``: whether the policy's engine rents machines. If None, only the engine ``runpod`` counts as renting machines.
 
     Raises InvalidSettings.
     """
@@ -212,7 +213,8 @@ def _value(variable: Variable, text: str) -> Any:
 
 
 def _schedule(given: Any) -> dict[str, Any]:
-    """Convert a schedule to a policy's form from ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: …, …}``."""
+    """Convert a schedule from a file's form, ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: …, …}``, to the JSON
+    form of a stored policy. Raises InvalidSettings."""
     if not isinstance(given, dict) or not {"from", "to"} <= given.keys() <= _SCHEDULE:
         raise InvalidSettings(
             f"expected a schedule with from and to, and only the fields {sorted(_SCHEDULE)}; got {short_repr(given)}"

@@ -63,7 +63,8 @@ class Sweep:
         return {}
 
     async def all_but(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
-        """Terminate forgotten instances in all pools that the provider lists, except ``own``. Returns reports of the beats."""
+        """Terminate forgotten instances of all pools that have instances at the provider, except ``own``. Returns, by pool, the
+        reports of the beats that did it."""
         shown = await self.spawner.pools() if isinstance(self.spawner, ListsPools) else ()
         reports: dict[PoolId, BeatReport] = {}
         for pool_id in sorted({*shown} - {own}):

@@ -79,7 +79,7 @@ def _recorded(view: PoolView) -> Mapping[str, Any] | None:
 
 
 def with_starts(summary: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return a beat's summary; if starts of workers failed, with how many succeeded, how many were tried, and why."""
+    """Return a beat's summary. If worker starts failed, add how many succeeded, how many were tried, and the first error."""
     starts = [action for action in actions if action["type"] == SpawnJobWorker.TYPE]
     failed = [action for action in starts if "error" in action]
     if not failed:
@@ -144,7 +144,7 @@ def beat_report(report: BeatReport) -> Mapping[str, Any]:
 
 
 def _went_well(report: BeatReport) -> bool:
-    """Whether no action failed. A start that a full engine refused does not count, as long as the pool has workers."""
+    """Whether no action failed. While the pool has workers, a start that a full engine refused does not count as failed."""
     failed = [action for action in report.actions if "error" in action]
     works = bool(report.summary.get("workers") or report.summary.get("spawned"))
     return all(works and is_full(action) for action in failed)

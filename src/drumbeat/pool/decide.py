@@ -73,7 +73,7 @@ def decide(view: PoolView) -> Decision[Action]:
 
 
 def _makes_room(need: Need, actions: Sequence[Action]) -> bool:
-    """Whether the pool needs workers but is at max_workers, and this beat ends a worker, so that the next can start one."""
+    """Whether the pool needs workers but is at max_workers, and this beat ends a worker, so the next beat can start one."""
     return need.wants and need.room <= 0 and any(isinstance(each, Closing | Reap | EndStray) for each in actions)
 
 
@@ -177,7 +177,7 @@ def count_running(view: PoolView) -> int:
 def count_uncovered(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> int:
     """Count the jobs for which no job slot is free. ``demand``: jobs by the capability they need; "" if none.
 
-    Assumes that workers with few capabilities fill up first, and that each takes jobs that need a capability before others.
+    Assumes that workers with few capabilities fill up first, and that each worker takes jobs that need a capability first.
     """
     left = Counter(demand)
     for worker, slots in sorted(free, key=lambda each: len(each[0].capabilities)):

@@ -166,7 +166,7 @@ class SpawnJobWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBackJobs:
-    """Action: take back the jobs that an ended worker still holds. After too many such crashes a job is not retried."""
+    """Action: take back the jobs that an ended worker still holds. A job that lost its worker too often is not retried."""
 
     TYPE: ClassVar[str] = "ReleaseJobs"
 

@@ -22,8 +22,9 @@ async def observe(
 ) -> PoolView:
     """Read the pool as it is now. ``lost_after`` replaces the pool's own time after which a silent worker counts as lost.
 
-    A worker's whole silence counts, even if no process watched the pool: a worker that cannot reach the store exits before it
-    counts as lost (``give_up_after`` < ``lost_after``). ``gap``: time without contact between this process and the store.
+    All the time since a worker's last heartbeat counts, even if no process watched the pool: a worker that cannot reach the
+    store exits before it counts as lost (``give_up_after`` < ``lost_after``). ``gap``: time since this process last reached the
+    store.
     """
     pool = await store.pools.get(pool_id)
     policy = PoolPolicy.from_json(pool.policy)

@@ -1,4 +1,4 @@
-"""Decides what happens to workers that a pool's engine refused to start: tried again, when, or given up. No I/O."""
+"""Decides about workers that a pool's engine refused to start: whether and when to try again, or to give them up. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,23 +12,24 @@ from drumbeat.pool.model import PoolView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedWorkers:
-    """The workers whose start was refused: ``wanted`` are tried again; ``elsewhere`` belong to an engine no longer in use."""
+    """Workers whose start was refused: ``wanted`` are tried again; ``elsewhere``, of an engine no longer used, are given up."""
 
     wanted: tuple[Worker, ...] = ()
     elsewhere: tuple[Worker, ...] = ()
     wait: StartRefusal | None = None  #: the last refusal, if it is too early to try again; None: try now
 
     def close(self, needed: int) -> list[MarkFailed]:
-        """Return actions that close the rows of workers that are not needed: all but the first ``needed``."""
+        """Return actions that close the rows of all ``elsewhere``, and of all ``wanted`` except the first ``needed``."""
         surplus = [(worker, "it was not started, and is not needed any more") for worker in self.wanted[needed:]]
         others = [(worker, f"it was not started at {worker.provider}, which is not used any more") for worker in self.elsewhere]
         return [MarkFailed(worker=worker, exit_code=0, reason=reason) for worker, reason in (*surplus, *others)]
 
 
 def refused_workers(view: PoolView, staying: Sequence[Worker]) -> RefusedWorkers:
-    """Find the workers that were refused.
+    """Return the workers that the engine refused to start, and whether it is too early to try again (``wait``).
 
-    While the pool has other workers, the engine is asked again only after a while, or once a worker has ended.
+    If all workers of the pool were refused, the engine is asked again at once; otherwise only when the refusal's wait is over,
+    or once a worker has ended.
     """
     refused = [(worker, found) for worker in staying if (found := refusal_of(worker)) is not None]
     if not refused:

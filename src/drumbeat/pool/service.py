@@ -264,7 +264,8 @@ class Pool:
         await self._settle(job, AttemptOutcome.RELEASED)
 
     async def renew(self, job: Job, lease: timedelta = timedelta(minutes=1)) -> bool:
-        """Renew the lease of a claimed job. Returns whether to cancel the job. Raises StaleWrite if it was taken back."""
+        """Renew the lease of a claimed job. Returns True if the job must stop, because its cancellation was requested.
+        Raises StaleWrite if the job was taken back."""
         renewed = await self._store.queue.renew(self._owner(job), [job.token], check_duration("lease", lease))
         if renewed.stale:
             raise _stale(job)
@@ -368,8 +369,9 @@ class Pool:
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.
 
         Raises NotFound; Refused while workers are live or can still cost money, or while jobs wait or run and ``unfinished`` is
-        False. Finished jobs and old rows are deleted in short steps, so that other processes can write in between, and their
-        number is passed to ``on_progress``. Then one step deletes unfinished jobs and the pool. If interrupted, call it again.
+        False. Finished jobs and old rows are deleted in short steps, so that other processes can write in between; after each
+        step, ``on_progress`` gets the number of rows deleted so far. Then one step deletes unfinished jobs and the pool.
+        If interrupted, call it again.
         """
         row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
         if (left := counts.pending + counts.claimed) and not unfinished:

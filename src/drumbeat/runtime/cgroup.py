@@ -12,7 +12,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupLevel:
-    """The limits and use of one control group: that of this process, or one above it."""
+    """The limits and use of one control group: the group of this process, or a group above it."""
 
     path: Path
     cores: float | None = None  #: CPU limit in cores
@@ -146,8 +146,8 @@ def _cores(quota: str, period: str = "100000") -> float | None:
 
 
 def _share(used: int | None, droppable: int | None, limit: int | None, host_memory: int) -> float | None:
-    """Return memory use, without the ``droppable`` file cache, in percent of ``limit``; None if there is no limit, or if the
-    limit is above the host's memory."""
+    """Return memory use, without the ``droppable`` file cache, in percent of ``limit``; None if the use is unknown, if there is
+    no limit, or if the limit is above the host's memory, so that it cannot be reached."""
     if used is None or not limit or limit > host_memory:
         return None
     return max(used - (droppable or 0), 0) / limit * 100
@@ -161,7 +161,7 @@ def _text(path: Path) -> str | None:
 
 
 def _field(path: Path, name: str) -> str | None:
-    """Return the value of ``name`` in a file with one name and value per line."""
+    """Return the value of ``name`` in a file with one name and value per line; None if the file or the name is missing."""
     pairs = (line.split() for line in (_text(path) or "").splitlines())
     return next((pair[1] for pair in pairs if len(pair) == 2 and pair[0] == name), None)
 

@@ -137,11 +137,13 @@ class EventHandler:
         try:
             self._set_instructions(instructions.apply_event(self._instructions, event, me, now))
         except InvalidInput as exc:
-            log.warning("worker %s of pool %s got an invalid event: %s", self._identity.worker_id, self._identity.pool_id, exc)
+            log.warning(
+                "worker %s of pool %s ignores an invalid event: %s", self._identity.worker_id, self._identity.pool_id, exc
+            )
             self._instructions = instructions.mark_read(self._instructions, event)
 
     def _check_state(self, reply: HeartbeatReply) -> None:
-        """Called when all events are read: end the worker, update its running work, or let its work begin."""
+        """After all events are read, end the worker if it must stop; else update its work, or let the work begin if allowed."""
         if self._shutdown.over.is_set():
             return
         if end := self._why_end(reply):

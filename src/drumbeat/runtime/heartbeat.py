@@ -1,4 +1,4 @@
-"""A worker's heartbeat task: the only task that calls the store. It runs in every state of the worker."""
+"""A worker's heartbeat task. It runs in every state of the worker, and makes all store calls except those of the workload."""
 
 import asyncio
 import logging

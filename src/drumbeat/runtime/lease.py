@@ -59,7 +59,7 @@ class Leadership:
 
     @property
     def fresh(self) -> bool:
-        """Whether the lease need not be renewed yet: over half of the time is left for which the owner can rely on it."""
+        """Whether the lease need not be renewed yet: more than half of the time is left in which the owner trusts it."""
         return self.remaining * 2 > self._ttl - self._ttl / _MARGIN
 
     async def hold(self) -> Lease | None:
@@ -101,7 +101,10 @@ class Leadership:
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
-        """Keep renewing the lease in the background while an ``async with`` block runs. The block must not raise."""
+        """Keep renewing the lease in the background while an ``async with`` block runs.
+
+        The block must not raise: its error would reach the caller as an ExceptionGroup.
+        """
         over = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew_until(over))
@@ -139,7 +142,10 @@ class Leadership:
             await self._store.leases.release(lease)
 
     async def _late_answer(self) -> Lease | None:
-        """Return the answer to a request for the lease whose caller was cancelled; after a store error, the stored lease."""
+        """Return the lease that a cancelled ``hold`` requested without seeing the answer; None if it requested or got no lease.
+
+        If that request failed, the lease is read from the store, which might have carried out the request.
+        """
         asked, self._asked = self._asked, None
         with suppress(StoreError):
             return await asked if asked is not None else None

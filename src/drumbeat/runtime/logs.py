@@ -53,7 +53,7 @@ class StoreLogHandler(logging.Handler):
         self.urgent = asyncio.Event()  #: set when a line of level WARNING or above is waiting
 
     def set_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Set the event loop to wake when a WARNING or above is logged (event ``urgent``); None: no loop waits for it."""
+        """Set the event loop on which lines of level WARNING and above set the event ``urgent``; None: they do not set it."""
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:

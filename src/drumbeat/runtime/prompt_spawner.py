@@ -43,7 +43,7 @@ class PromptSpawner:
     async def spawn(self, order: Order) -> Instance:
         """Start a worker. Raises Unanswered without asking the engine once the program was asked to stop."""
         if self._stop.is_set():
-            raise Unanswered("not asked for: this program was asked to stop")
+            raise Unanswered("no worker was started: this program was asked to stop")
         try:
             return await self._answered(self._spawner.spawn(order))
         except _Interrupted as exc:

@@ -34,7 +34,7 @@ class RecoveryActor:
 
     @singledispatchmethod
     async def _do(self, action: Recovery, fence: Fence) -> None:
-        raise TypeError(f"expected a recovery action, got an unknown recovery action {type(action).__name__}")
+        raise TypeError(f"unknown recovery action {type(action).__name__}; expected a type that this class has a method for")
 
     @_do.register
     async def _(self, action: MarkLost, fence: Fence) -> None:
@@ -59,9 +59,9 @@ class RecoveryActor:
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
 
     async def _may_run(self, row: Worker) -> bool:
-        """Whether an ended worker's instance might still run: its engine or host lists it, or does not answer.
+        """Whether an ended worker's instance might still run: it is listed, or an engine or host that might have it is silent.
 
-        False if its start was refused, or if the engine or host in its row answers and does not list it. Raises Unanswered.
+        Always False if its start was refused. Raises Unanswered if no engine or host answers.
         """
         if row.meta.get(SPAWN_FAILED):
             return False
@@ -165,7 +165,7 @@ class RecoveryActor:
             log.warning("failed to record details of instance %s of worker %s: %s", instance.ref, instance.worker_id, exc)
 
     async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
-        """End the row of a worker that could not be started: as terminated, not as error, because the provider failed."""
+        """End the row of a worker that could not be started, as terminated: not as error, because the provider failed."""
         try:
             change = WorkerChange(error=str(refusal), meta={**row.meta, **_refusal_meta(refusal)})
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
@@ -177,8 +177,8 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
     """Raise SpawnError if another provider started the worker: this spawner's provider cannot end the worker's instance."""
     if not covers(spawner.traits.name, row.provider):
         raise SpawnError(
-            f"expected engine {row.provider}, which started worker {row.worker_id}, to end it, got {spawner.traits.name}; "
-            f"run the fleet with --engine {row.provider} until its workers are gone"
+            f"engine {spawner.traits.name} cannot end worker {row.worker_id}, which engine {row.provider} started; "
+            f"run the fleet with --engine {row.provider} until the workers of that engine are gone"
         )
 
 

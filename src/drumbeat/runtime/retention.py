@@ -75,7 +75,7 @@ class Housekeeping:
                 return False
 
     async def _default(self) -> Retention:
-        """Return the default retention of pools: this process's setting, which is then stored, or else the stored setting."""
+        """Return the default retention: this process's setting, which is also stored; else the stored setting; else USUAL."""
         note = await self._store.notes.find(NOTE)
         if self._setting is None:
             return USUAL if note is None else read_retention(str(note.value.get(NOTE)))

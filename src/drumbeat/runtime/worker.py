@@ -29,9 +29,9 @@ _OVERTIME = timedelta(seconds=1)  #: added to the drain limit, so that a workloa
 class WorkerLifecycle:
     """One worker, from joining its pool to leaving it.
 
-    A separate task sends heartbeats in every state, receives events, and is the only task that calls the store. The main task
-    moves from state to state and runs the workload, and never waits for the store: during an outage the work continues, until
-    the store has been silent for so long that this worker could soon be marked lost.
+    A separate task sends heartbeats in every state, receives events, and makes all store calls except those of the workload.
+    The main task moves from state to state and runs the workload, and never waits for the store: during an outage the work
+    continues, until the store has been silent for so long that this worker could soon be marked lost.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class WorkerLifecycle:
         self._handler.take_last_sample()
         if result.timed_out:
             how = "drain_cut_short" if self._shutdown.hurry.is_set() else "drain_timed_out"
-            log.warning("%s: the drain ended with %d jobs or operations unfinished", how, result.abandoned)
+            log.warning("drain result: %s, with %d jobs or operations unfinished", how, result.abandoned)
             self._meta = {**self._meta, how: True, "abandoned": result.abandoned}
 
     async def _drained(self, within: timedelta) -> DrainResult:
@@ -226,7 +226,7 @@ class WorkerLifecycle:
             self._shutdown.decide(EndDecision(code=ExitCode.FATAL, reason=describe(exc), urgent=True))
 
     async def _why_gone(self) -> ExitCode:
-        """Return the exit code after the store rejected this worker: STORE_LOST if it was marked lost, otherwise FATAL."""
+        """Return the exit code after the store rejected this worker: FATAL, or STORE_LOST if its row is lost or unreadable."""
         me = self._identity
         try:
             row = await with_timeout(

@@ -44,7 +44,8 @@ class Workload(Protocol):
 
     ``close`` is always called exactly once; ``drain`` only after ``start``, at most once. Long operations must await, never
     block: the heartbeat runs on the same event loop. An exception from ``prepare``, ``start``, ``ended`` or ``drain`` ends the
-    worker: with exit code 1 for InvalidInput or NotFound from ``prepare``, with 4 in most other cases.
+    worker. The exit code for an error of ``prepare`` is 1 for InvalidInput, NotFound, MissingExtra, and 2 for StoreUnavailable;
+    for all other errors it is 4. An earlier failure keeps its own exit code.
     """
 
     async def prepare(self) -> None:
@@ -74,7 +75,7 @@ class Workload(Protocol):
     def figures(self) -> WorkloadFigures: ...
 
     async def ended(self) -> None:
-        """Return when no work is left. Raises an error if the work has become impossible. The caller can cancel it."""
+        """Return when no work is left. Raises an error if the work has become impossible. The caller can cancel this call."""
         ...
 
     async def drain(self, within: timedelta) -> DrainResult:

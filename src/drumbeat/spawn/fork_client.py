@@ -48,7 +48,7 @@ class SocketConnector:
 
 @dataclass(frozen=True, slots=True)
 class OwnForkConnector:
-    """Connects to a fork server that this process has forked for itself: each connection sends it one end of a socket pair."""
+    """Connects to a fork server that this process has forked for itself, by sending the server one end of a new socket pair."""
 
     line: socket.socket
 

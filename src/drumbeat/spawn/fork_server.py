@@ -164,7 +164,7 @@ def set_up_process(request: Request, files: Sequence[int]) -> None:
 
 
 def announce(connection: socket.socket, request: Request) -> bool:
-    """Record this process in the state folder if it is a worker, and send the client its pid. Returns False if that fails."""
+    """Record this process in the state folder if it is a worker, and send its pid to the client. False: the client is gone."""
     pid = os.getpid()
     birth = born(pid)
     if request.known_as:

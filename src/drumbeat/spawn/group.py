@@ -94,7 +94,10 @@ class EngineGroup:
             return await self._find(order) or await self._start(order)
 
     async def _find(self, order: Order) -> Instance | None:
-        """Return the worker's instance; None if no engine runs it. Raises Unanswered if an engine that might is silent."""
+        """Return the worker's instance; None if no engine runs it.
+
+        Raises Unanswered if an engine that might run it does not answer, unless this is the worker's first start.
+        """
         found = await self._reach(order.pool_id)
         for member, reached in found:
             for one in reached.instances:
@@ -220,7 +223,7 @@ class EngineGroup:
         if owners:
             return owners
         if silent := _silent(found, Worker(pool_id=pool_id, worker_id=worker_id, slot=0)):
-            raise _unanswered(f"worker {worker_id} cannot be ended now, because it might run elsewhere", silent)
+            raise _unanswered(f"worker {worker_id} cannot be stopped now, because no engine that answers runs it", silent)
         return self._members
 
 
@@ -238,7 +241,7 @@ async def _reached(member: Spawner, pool_id: PoolId | None) -> _Reached:
 
 
 def _silent(found: Sequence[_Reached], row: Worker) -> list[_Silent]:
-    """Return the engines and hosts that do not answer and might run the worker, each as its engine and its error."""
+    """For each engine or host that does not answer and might run the worker, return the engine and the error."""
     return [(member, place.error) for member, reached in found for place in reached.may_hold(row)]
 
 

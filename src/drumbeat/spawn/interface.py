@@ -223,7 +223,7 @@ class Spawner(Protocol):
 
         Some spawners also return instances that exited earlier, until they are terminated. The list is always complete:
         if a host or an engine does not answer, this raises Unanswered, because a worker that is missing in the list counts as
-        ended. A spawner that implements ``ListsReachable`` can also list the instances of those that answer.
+        ended. A spawner that implements ``ListsReachable`` can also list only the hosts and engines that answer.
         """
         ...
 
@@ -245,7 +245,7 @@ class Spawner(Protocol):
 
 
 async def list_reachable(spawner: Spawner, pool_id: PoolId) -> ReachableList:
-    """Return the instances of a pool at the hosts and engines that answer. Raises Unanswered if none answers, SpawnError."""
+    """Return the instances of a pool at the hosts and engines that answer. Raises SpawnError (Unanswered if none answers)."""
     if not isinstance(spawner, ListsReachable):
         return ReachableList(instances=await spawner.list(pool_id))
     found = await spawner.list_reachable(pool_id)

@@ -19,7 +19,7 @@ GRACE = timedelta(seconds=10)  #: time between SIGTERM and SIGKILL
 
 
 class Leash:
-    """The parent's side of the leash (a pipe). Workers with the other end run as long as it is open."""
+    """The parent's end of the leash (a pipe). Workers inherit the other end, and run as long as the parent's end is open."""
 
     def __init__(self) -> None:
         self.inherited, self._held = os.pipe()
@@ -32,7 +32,7 @@ class Leash:
 def hold_leash(grace: timedelta = GRACE) -> bool:
     """From now on, end this process when its parent ends: it sends itself SIGTERM, and SIGKILL after ``grace``.
 
-    Returns False if it has no leash (pipe from its parent). Raises InvalidSettings if DRUMBEAT_LEASH_FD is wrong.
+    Returns False if DRUMBEAT_LEASH_FD is not set, so that there is no leash. Raises InvalidSettings if it names no pipe.
     """
     value = os.environ.pop(LEASH_FD, None)
     if value is None:

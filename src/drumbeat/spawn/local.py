@@ -61,11 +61,12 @@ class LocalSpawner:
     """Starts workers as processes on this machine, each leading its own session.
 
     Spawners with the same ``state_dir`` see the same workers, even if the process that started them has ended. Workers end with
-    this process (see leash.py) unless ``survive`` is set. Their output goes to ``log_path``. A negative exit code is the signal
-    that ended the worker. The exit code of a worker that another process started is unknown. Exit codes are kept as long as
+    this process (see leash.py) unless ``survive`` is set. Their output goes to ``log_path``. An exit code of -n means that
+    signal n ended the worker. The exit code of a worker that another process started is unknown. Exit codes are kept as long as
     this spawner exists; an ended worker is listed until it is terminated.
 
-    If the folder or this process has a fork server, Drumbeat's workers are forked from it, which is much faster.
+    If the state folder or this process has a fork server, workers with Drumbeat's own command are forked from it, which is much
+    faster than starting a new Python.
 
     asyncio's subprocesses are not used: they are killed with their event loop, but workers with ``survive`` must keep running.
     """
@@ -186,7 +187,7 @@ class LocalSpawner:
             return _as_instance(worker) if worker is not None else self._start(order, name, lock).instance
 
     def _check_slots(self, order: Order) -> None:
-        """Raise SpawnFailed if as many workers run as the settings allow. Concurrent starts can exceed the limit by one."""
+        """Raise SpawnFailed if as many workers run as the settings allow. Starts at the same time can exceed the limit."""
         slots = self._settings.slots
         running = {process.name for process in self._all_running()} if slots is not None else set()
         if slots is not None and len(running) >= slots:
@@ -291,7 +292,7 @@ class LocalSpawner:
         ]
 
     def _is_worker(self, process: Process) -> bool:
-        """Whether the process is the worker itself, not its child: it leads a session, and no other process is recorded."""
+        """Whether the process is the worker, not its child: it leads a session, and no other is recorded as the worker."""
         return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
 
     async def _end(self, names: Set[Name]) -> None:

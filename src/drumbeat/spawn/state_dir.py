@@ -78,9 +78,9 @@ class StateDir:
             yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Record which process (``pid:start``) is the worker: environment variables do not tell, as its children have them.
+        """Record which process (``pid:start``) is the worker; its environment does not tell, because its children inherit it.
 
-        Also records that the worker runs on this machine, so that a later spawner notices its end. None deletes both records.
+        Also records that the worker runs on this machine, so that a later spawner notices its end. ``ref`` None deletes both.
         """
         _write_ref(self._file("workers", name, ".ref"), ref)
         _write_ref(self._file("running", name, ".ref"), None if ref is None else f"{ref} {pid_namespace()}")
@@ -124,7 +124,7 @@ class StateDir:
         return found
 
     def find_ref(self, name: Name) -> str | None:
-        """Return the worker's process (``pid:start``) as last recorded; None if its starter died before recording it."""
+        """Return the worker's process (``pid:start``) as last recorded; None without a record: its starter can die before."""
         try:
             return self._file("workers", name, ".ref").read_text()
         except FileNotFoundError:

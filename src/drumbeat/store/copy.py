@@ -13,7 +13,8 @@ _NOT_COPIED = {"redis": "Redis", "rediss": "Redis", "memory": "memory"}
 async def copy_store(source: str, target: str, options: CopyOptions, observer: CopyObserver) -> CopyReport:
     """Copy the store at the URL ``source`` to ``target``, and compare them. Raises InvalidInput for a Redis or memory URL.
 
-    The target must be empty or hold an unfinished copy of the same source, which is then continued (otherwise: Refused).
+    The target must be empty, or hold an unfinished copy of the same source, which is then continued. Raises Refused for any
+    other target.
     """
     from drumbeat.store.sql.copying import StoreCopy
     from drumbeat.store.sql.store import SqlStore
@@ -30,9 +31,10 @@ async def copy_store(source: str, target: str, options: CopyOptions, observer: C
 
 
 async def export_runs(source: str, target: str, run_ids: Sequence[RunId], observer: CopyObserver) -> Sequence[ExportedRun]:
-    """Export ended runs from the store at the URL ``source`` to ``target``, which keeps what else it has. No id: all of them.
+    """Export ended runs from the store at the URL ``source`` to ``target``; if ``run_ids`` is empty, all ended runs.
 
-    Raises InvalidInput if one of the stores is of another kind, NotFound, or Refused for a run that has not ended.
+    The target's other data stays. Raises InvalidInput if a store is not SQLite, PostgreSQL or Snowflake, NotFound if a run does
+    not exist, or Refused if a run has not ended.
     """
     from drumbeat.store.sql.exporting import RunExport
     from drumbeat.store.sql.store import SqlStore

@@ -1,1 +1,1 @@
-"""Triggers that run a beat when no controller process is running: cron, webhook, subprocess, in-loop, serverless."""
+"""Triggers run a beat (one pass of a control loop) without a controller process: cron, webhook, subprocess, and others."""

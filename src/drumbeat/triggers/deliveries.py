@@ -1,4 +1,7 @@
-"""Answer webhook requests. A delivery that is sent again runs no second beat, unless its first beat failed."""
+"""Answer webhook requests, each of which asks for a beat (one pass of a control loop).
+
+A request that is sent again runs no second beat, unless the first beat failed or did nothing since another controller leads.
+"""
 
 import contextlib
 import logging

@@ -29,7 +29,7 @@ NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: variables not passed on: a w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckerLaunch:
-    """What is needed to start a checker: leases, which prevent duplicates, the environment and the log file."""
+    """What is needed to start a checker: the leases that prevent a duplicate, the environment and the log file."""
 
     leases: Leases
     owner: str
@@ -39,8 +39,8 @@ class CheckerLaunch:
 
 
 async def start_checker_once(dispatch: CheckerLaunch, trigger: Trigger, pool_id: str) -> bool:
-    """Start a checker, a process that starts a pool's missing workers. Returns False if one is already starting, which will
-    see the new jobs.
+    """Start a checker, a process that starts a pool's missing workers. Returns False if another checker is already starting;
+    that checker will see the new jobs.
 
     While the checker starts, a lease is held. The checker releases it (``mark_checker_started``) *before* it looks at the
     pool, so jobs pushed after that start another checker."""
@@ -75,7 +75,10 @@ def _start_checker(dispatch: CheckerLaunch, trigger: Trigger, firing: str) -> No
 
 
 def fork_detached(words: Sequence[str], dispatch: CheckerLaunch) -> int:
-    """Let the state folder's fork server start a process that outlives this one. Raises NoForkServer, SpawnAmbiguous."""
+    """Let the fork server in the state folder start a process that runs the command ``words`` and outlives this process.
+
+    Returns its pid. Raises NoForkServer if the fork server cannot be used, SpawnAmbiguous if the process may have started.
+    """
     if dispatch.state_dir is None:
         raise NoForkServer("there is no state folder, so there is no fork server")
     request = Request(words=words, environment=_environment(dispatch.environment), folder=os.getcwd(), made_of=code_identity())

@@ -211,7 +211,9 @@ def _worker(entry: Entry) -> WorkerMachine | None:
             raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine, got none")
         return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
     if entry.machines or entry.hooks:
-        raise InvalidSettings("'machines' and 'hooks' need a FlatMachines file in the key 'machine'; remove them, or set it")
+        raise InvalidSettings(
+            "'machines' and 'hooks' need a FlatMachines file in the key 'machine'; remove both keys, or set 'machine' to a file"
+        )
     return None
 
 
@@ -219,7 +221,8 @@ def _value(entry: Entry) -> Trigger:
     given, worker = entry.input, _worker(entry)
     if entry.machine == BeatKind.FLEET and given.stale_threshold_seconds is not None:
         raise InvalidSettings(
-            "input.stale_threshold_seconds: a fleet's policy says when a worker is lost; set heartbeat_timeout there"
+            "input.stale_threshold_seconds: not allowed for fleet_beat, since a fleet's policy says when a worker is lost; "
+            "set heartbeat_timeout in the policy"
         )
     lost_after, keep_warm = given.stale_threshold_seconds, getattr(entry, "keep_warm_seconds", None)
     return Trigger(

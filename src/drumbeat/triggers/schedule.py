@@ -74,7 +74,7 @@ class CronSchedule:
     either_day: bool = False
 
     def on(self, day: date) -> bool:
-        """Whether the schedule is due on this day, at any time."""
+        """Whether the schedule is due on this day. The time of day is not considered."""
         weekday = day.isoweekday() % 7 in self.weekdays
         monthday = day.day in self.days
         return day.month in self.months and (weekday or monthday if self.either_day else weekday and monthday)

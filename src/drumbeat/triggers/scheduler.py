@@ -20,10 +20,10 @@ def due_after(trigger: Trigger, moment: datetime) -> datetime:
 
 
 class Scheduler:
-    """Fires cron triggers at their scheduled times until cancelled.
+    """Fires cron triggers at their scheduled times until cancelled. Firing a trigger runs a beat (one pass of a control loop).
 
-    Triggers run independently: a slow beat delays no other trigger. A run that is due while the last beat still runs is
-    skipped, and so are runs missed while this machine slept: the next beat does their work.
+    Triggers run independently: a slow beat delays no other trigger. A scheduled time that comes while the trigger's last beat
+    still runs is skipped. All times missed while this machine slept cause only one beat, after it wakes up.
     """
 
     def __init__(self, triggers: Sequence[Trigger], run: RunBeats, clock: Clock) -> None:

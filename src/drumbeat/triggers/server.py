@@ -35,7 +35,10 @@ class _Unreadable(Exception):
 async def serve(
     answer: Answering, host: str, port: int, *, within: timedelta = _ARRIVES_WITHIN
 ) -> AsyncIterator[tuple[str, int]]:
-    """Listen for requests while the block lasts. Yields host and port; port 0 picks a free port. Raises InvalidSettings."""
+    """Listen for requests while the block lasts. Yields host and port; port 0 picks a free port.
+
+    Raises InvalidSettings if the server cannot listen on this host and port.
+    """
     busy = asyncio.Semaphore(_MOST_AT_ONCE)
     connections: set[asyncio.StreamWriter] = set()
 

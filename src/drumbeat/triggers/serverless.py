@@ -14,11 +14,11 @@ from drumbeat.triggers.schedule import parse_schedule
 
 
 async def answer_event(event: Mapping[str, Any], run: RunBeats, deliveries: Deliveries | None) -> Mapping[str, Any]:
-    """Run the beat that an AWS Lambda event asks for.
+    """Run the beat that an AWS Lambda event asks for. Returns the beat's report for each pool; to an HTTP event, a response.
 
-    An HTTP event (function URL, API gateway) must be signed like any webhook and gets a response with a status code. An
-    event of a scheduler (EventBridge) has the input in ``detail``, or is the input itself. ``deliveries`` answers the HTTP
-    events; without it they are refused. Raises InvalidInput.
+    An HTTP event (function URL, API gateway) must be signed like any webhook. An event of a scheduler (EventBridge) has the
+    input in ``detail``, or is the input itself. ``deliveries`` answers the HTTP events; without it they are refused.
+    Raises InvalidInput.
     """
     if "headers" in event and ("body" in event or "requestContext" in event):
         return await _answer_http(event, deliveries)
@@ -52,13 +52,13 @@ def firing_of(fields: Mapping[str, Any]) -> Firing:
 def _number(fields: Mapping[str, Any], name: str) -> int | None:
     value = fields.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1_000_000_000):
-        raise InvalidInput(f"{name}: expected a whole number of 0 or more, got {value!r}")
+        raise InvalidInput(f"{name}: expected a whole number from 0 to 999999999, got {value!r}")
     return value
 
 
 async def _answer_http(event: Mapping[str, Any], deliveries: Deliveries | None) -> Mapping[str, Any]:
     if deliveries is None:
-        raise InvalidInput("expected a triggers.yml with a webhook for an HTTP event, got none")
+        raise InvalidInput("expected a triggers.yml with a webhook, which an HTTP event needs, got no such file; add the file")
     context = event.get("requestContext") or {}
     http = context.get("http") or {}
     method = str(http.get("method") or event.get("httpMethod") or "POST")

@@ -50,7 +50,7 @@ class TriggerEnvironment:
 
 
 class TriggerService:
-    """Lists, checks, schedules and fires the triggers of one triggers.yml. Firing a trigger runs a beat, with ``run``."""
+    """Lists, checks, schedules and fires the triggers of one triggers.yml. Firing a trigger runs a beat (control-loop pass)."""
 
     def __init__(self, file: Path, run: RunBeats, environment: TriggerEnvironment) -> None:
         """Read the triggers from a file. Raises InvalidSettings if the file cannot be read or is not valid."""
@@ -93,12 +93,15 @@ class TriggerService:
         return []
 
     async def fire(self, name: str, pool_id: str | None = None) -> Mapping[str, Any]:
-        """Fire a trigger now, without waiting for its event or schedule. Raises NotFound, and what the beat raises."""
+        """Fire a trigger now, without waiting for its event or schedule. Returns a report for each pool.
+
+        ``pool_id`` is used only if the trigger names no pool. Raises NotFound, and what the beat raises.
+        """
         return await self._run(self.get(name).firing(pool_id))
 
     async def work_added(self, pool_id: str, beside: InLoop | None = None) -> Sequence[str]:
-        """Fire every trigger that reacts to a push to this pool, and return the names of these triggers. Errors are only
-        logged. In-loop triggers are fired only if ``beside`` is given, which runs them."""
+        """Fire every trigger that reacts to a push to this pool, and return the names of the fired triggers. Errors are only
+        logged. ``beside`` runs the in-loop triggers (in the event loop of the caller); without it they are not fired."""
         fired = []
         for trigger in self.triggers:
             if trigger.fires_on_push_to(pool_id) and await self._fire_for(trigger, pool_id, beside):
@@ -119,12 +122,12 @@ class TriggerService:
 
     @asynccontextmanager
     async def in_loop(self) -> AsyncIterator[InLoop]:
-        """Run in-loop triggers in the caller's event loop while the block lasts."""
+        """Yield an object that runs in-loop triggers in the caller's event loop. Leaving the block waits for running beats."""
         async with in_loop(self._run) as beside:
             yield beside
 
     async def install(self) -> Sequence[str]:
-        """Put cron triggers into the user's crontab. Raises InvalidSettings if a password would be visible there."""
+        """Put cron triggers into the user's crontab and return the lines. Raises InvalidSettings if a password would show."""
         folder = Path.cwd()
         if self._environment.public_store is None and not (folder / "drumbeat.toml").exists():
             raise InvalidSettings(
@@ -181,7 +184,7 @@ class TriggerService:
         await self._run(trigger.firing(pool_id))
 
     async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run the beat that a cloud event asks for."""
+        """Run the beat that a cloud event asks for. Returns the beat's report for each pool; to an HTTP event, a response."""
         return await answer_event(event, self._run, self._deliveries())
 
     async def hear(self, name: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
@@ -211,8 +214,11 @@ def _command(firing: Firing) -> Sequence[str]:
         lost_after = () if firing.lost_after is None else ("--lost-after", f"{firing.lost_after.total_seconds():.0f}s")
         return ("pool", "reap", *(() if firing.pool_id is None else (firing.pool_id,)), *lost_after)
     if firing.pool_id is None:
-        raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected a pool to check or a fleet to beat, got none")
+        raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected a pool to check or fleet to scale, got none")
     if firing.worker is not None:
-        raise InvalidSettings(f"trigger {firing.trigger}: machine: a CronJob runs no FlatMachines file; set {BeatKind.CHECKER}")
+        raise InvalidSettings(
+            f"trigger {firing.trigger}: machine: expected {BeatKind.CHECKER}, "
+            "got a FlatMachines file, which a CronJob cannot run"
+        )
     cap = () if firing.max_workers is None else ("--max-workers", str(firing.max_workers))
     return ("pool", "check", firing.pool_id, "--wait", *cap)

@@ -38,5 +38,5 @@ class AppState:
         return () if self.wake is None else await self.wake(pool_id)
 
     def fingerprint(self, request: bytes) -> str:
-        """Return a hash of a request. If DRUMBEAT_KEY is set, it is part of the hash, so that the request cannot be guessed."""
+        """Return a hash of a request, keyed with DRUMBEAT_KEY if it is set, so that the hash does not reveal the request."""
         return self.plane.vault().fingerprint(request)

@@ -28,7 +28,10 @@ _OTHER_NAMES = {"postgres": DatabaseType.POSTGRESQL, "mariadb": DatabaseType.MYS
 
 
 def database_of(config: Mapping[str, Any], connections: Mapping[str, str] | None = None) -> DatabaseType | None:
-    """Return the type of database in a run's or template's configuration. ``connections``: URLs by connection name."""
+    """Return the type of database in a run's or template's configuration; None if it is not known or not supported.
+
+    ``connections``: URLs by connection name.
+    """
     document = config.get("document")
     target = config.get("target") or (document.get("target") if isinstance(document, Mapping) else None)
     if not isinstance(target, Mapping):

@@ -99,8 +99,8 @@ class Listener(Generic[T]):
             await self.changed.wait()
 
     def take(self) -> Frame[T] | None:
-        """Return the newest update, or None if it was taken already. If it ends the feed and this listener has not yet taken
-        the ``must_be_seen`` update, that update is returned first."""
+        """Return the newest update; None if there is none, or this listener has already taken it. A slow listener that missed
+        the ``must_be_seen`` update gets that update before the last one."""
         frame = self._feed.newest
         if frame is None or frame is self._last:
             return None

@@ -1,4 +1,4 @@
-"""Live updates of a run. Before the last update, each viewer gets one in phase PROCESSING, when the result is computed."""
+"""Live updates of a run. Before the last update, each viewer gets an update in phase PROCESSING (the result is computed)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,14 +50,15 @@ def _update(watched: LiveRun) -> FeedUpdate[LiveRun]:
 
 
 def _processing_snapshot(earlier: LiveRun, last: LiveRun) -> LiveRun:
-    """Return an artificial snapshot in phase PROCESSING: the figures of ``earlier``, the run, workers and logs of ``last``."""
+    """Return a snapshot in phase PROCESSING, made up because no read might have seen that phase: the figures of ``earlier``;
+    the run, workers, decisions and logs of ``last``."""
     ending = RunStatus.CANCELLING if last.run.status is RunStatus.CANCELLED else RunStatus.STOPPING
     run = replace(last.run, status=ending, phase=Phase.PROCESSING, ended_at=None)
     return replace(earlier, run=run, now=last.now, workers=last.workers, decisions=last.decisions, logs=last.logs)
 
 
 def run_feed(feeds: Feeds, plane: ControlPlane, run_id: RunId) -> tuple[Feed[LiveRun], RunSource]:
-    """Return a run's feed (live updates) and the source that reads the run for it. Raises MissingExtra (the bench extra)."""
+    """Return a run's feed (live updates) and its source, which reads the run. Raises MissingExtra without the bench extra."""
     feed = feeds.get(f"run {run_id}", lambda: RunSource(plane, run_id))
     assert isinstance(feed.source, RunSource)
     return feed, feed.source

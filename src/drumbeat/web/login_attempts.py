@@ -1,4 +1,4 @@
-"""Rate limit of wrong tokens by client address. The right token is always accepted: user and attacker can share one."""
+"""Rate limit of wrong tokens by address. The right token is always accepted: a user and an attacker can share an address."""
 
 import ipaddress
 from collections import OrderedDict, deque

@@ -43,7 +43,7 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
             super().connection_lost(exc)
 
         def _is_answering(self) -> bool:
-            """Whether the server awaits no data: it answers a complete request, or the connection is closed or a WebSocket."""
+            """Whether no request data is due: the server is answering, or the connection is closed or became a WebSocket."""
             if self.transport.is_closing() or self not in self.connections:
                 return True
             return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete

@@ -56,7 +56,7 @@ def run_document(watched: LiveRun) -> dict[str, Any]:
 
 
 def shown_phase(run: Run) -> str | None:
-    """Return the phase of an active run, or the status of a run that has ended."""
+    """Return the phase of a run (None before its first phase), or the status of a run that has ended."""
     return run.status if run.status in RUN_ENDED else run.phase
 
 

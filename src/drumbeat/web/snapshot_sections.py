@@ -34,7 +34,7 @@ def guardrails(watched: LiveRun) -> dict[str, Any]:
 
 
 def _guardrail_detail(watched: LiveRun, state: str, reported: Mapping[str, Any]) -> str | None:
-    """Return which workers exceed which limit, why the run failed, or by how much a worker was throttled; None if neither."""
+    """Return why the run failed, which workers exceed a limit, or how much a worker was throttled; None if none of these."""
     if state == "failed":
         return failure(watched)
     rails = watched.plan.guardrails
@@ -119,7 +119,7 @@ def _found(watched: LiveRun) -> Mapping[str, Any]:
 
 
 def whole_result(watched: LiveRun) -> Result | None:
-    """Return the result row of the whole run: all workers and all kinds of operations together."""
+    """Return the result row of the whole run (all workers and all kinds of operations together); None while there is none."""
     return next((row for row in watched.results if row.worker_id is None and row.kind is None), None)
 
 

@@ -66,7 +66,7 @@ class Verdicts:
 
 
 def verdict_words(judgement: RunJudgement) -> str | None:
-    """Return the verdict on a run as text for people; None while the run is active and has an orchestrator."""
+    """Return the verdict on an ended run as text; for another run ``no orchestrator`` if it is an orphan, else None."""
     if judgement.is_orphan:
         return ORPHANED
     return WORDS.get(judgement.verdict)
@@ -79,7 +79,7 @@ def verdict_colour(judgement: RunJudgement) -> str:
 
 
 def status_colour(run: Run, judgement: RunJudgement) -> str:
-    """Return the colour of a status badge: green only if the run has passed, or is active with an orchestrator."""
+    """Return the colour of a status badge: green only if the run has passed, or is RUNNING with an orchestrator."""
     if judgement.is_orphan or run.status in _CHANGING:
         return "warning"
     if judgement.is_bad:

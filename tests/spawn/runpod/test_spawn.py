@@ -78,7 +78,7 @@ async def test_after_an_answer_that_tells_nothing_a_list_comes_before_the_next_c
     async with rigged() as rig:
         rig.simulator.faults.append(fault)
 
-        with pytest.raises(SpawnAmbiguous, match="list pods before retrying"):
+        with pytest.raises(SpawnAmbiguous, match="list the workers before retrying"):
             await rig.spawner.spawn(order())
         for _ in range(3):
             with pytest.raises(SpawnAmbiguous, match="no pod is listed yet"):

@@ -36,7 +36,10 @@ class ActionCall:
         return self.context[key]
 
     def number(self, key: str, default: int) -> int:
-        """Return a whole number from the context, where it can be text, because Jinja renders to text. Raises InvalidInput."""
+        """Return a value of the context as a whole number; ``default`` if it is missing or empty. Raises InvalidInput.
+
+        The value can be text, because Jinja renders every template to text.
+        """
         given = self.context.get(key)
         try:
             return default if given is None or given == "" else int(given)

@@ -45,7 +45,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         registration_dsn: str | None = None,
         plan: Mapping[str, Any] | None = None,
     ) -> None:
-        """``plan``: the arguments of the hook for a state or for the whole machine. ``translate`` writes it, not the user."""
+        """``plan`` is what ``translate`` wrote for this hook, for one state or the whole machine. Users do not set it."""
         self._session = session
         self._plan: Mapping[str, Any] = plan or {}
         self._dsns = (dsn, registration_dsn)

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleWorker:
-    """A worker that was found stale (without recent heartbeats), and when its last heartbeat was at that moment."""
+    """A worker that was found stale (without recent heartbeats), and the time of the last heartbeat known at that moment."""
 
     worker_id: str
     pool_id: str
@@ -56,8 +56,8 @@ async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | 
 async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
     """Mark a worker lost and return its jobs, in every pool, to the queue. Returns the number of jobs.
 
-    If the worker has sent a heartbeat since it was found, changes nothing and returns None. For a worker without a
-    row, only jobs with an expired lease are returned to the queue.
+    If the worker has sent a heartbeat since it was found, changes nothing and returns None. For a worker without a row, also
+    returns to the queue, and counts, every other job whose lease has expired, whichever worker holds it.
     """
     registry = await backends.registration.place.store()
     row = await _find(registry, PoolId(worker.pool_id), WorkerId(worker.worker_id))
@@ -78,7 +78,9 @@ async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
 
 
 async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> StaleWorker:
-    """Build a StaleWorker from an entry of ``find_stale``, or from a worker's id and its current row. Raises ValueError."""
+    """Return the StaleWorker for an entry of ``list_stale_workers``, or for a worker's id (its last heartbeat is then read
+    from its row). Raises ValueError if ``given`` has no worker id.
+    """
     fields = given if isinstance(given, dict) else {"worker_id": str(given)}
     if not fields.get("worker_id"):
         raise ValueError(f"expected a worker's id, or an entry of list_stale_workers, got {given!r}")
@@ -122,7 +124,11 @@ def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job],
 
 
 def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
-    """Return the id of a job's worker; None if no worker holds the job. A worker that never registered is known only by id."""
+    """Return the name of the worker that holds a job; None if no worker holds it.
+
+    This is the plain worker id, also for a worker that never registered. If the holder belongs to another pool, or is another
+    process with the same id, the name is longer, so that it does not match a row of this pool.
+    """
     if job.holder is None:
         return None
     by_id_alone = job.lease_pool == job.pool_id and not job.lease_instance

@@ -179,9 +179,10 @@ class DrumbeatRegistrationBackend:
         return Sample(n=self._notes, interval=timedelta(), extra=dict(metadata))
 
     async def _find(self, store: Store, worker_id: str) -> Worker | None:
-        """Find a worker: registered here, else in the backend's pool, else in any job pool.
+        """Return a worker's row; None if there is none. If this backend registered the worker, looks only in the worker's pool;
+        otherwise in all job pools, where a worker of the backend's own pool is preferred.
 
-        Raises InvalidInput if several of these pools have a worker with this id.
+        Raises InvalidInput if several pools, but not the backend's own pool, have a worker with this id.
         """
         own = self._own.get(WorkerId(worker_id))
         found = []

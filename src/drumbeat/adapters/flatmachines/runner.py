@@ -76,7 +76,7 @@ async def run_machine(request: Launch, *, where: str | Store | None = None, sett
 async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Settings) -> dict[str, Any]:
     """Start as many workers for a state machine as the queue needs. When a worker ends, it starts others for remaining jobs.
 
-    Returns the ids of the started workers, and the counts of pending jobs and workers before.
+    Returns the ids of the started workers, and how many pending jobs and how many workers the pool had before the start.
     """
     _, _, origin = _find(request)
     async with open_session(settings=settings, origin=origin) as session:
@@ -89,8 +89,8 @@ async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Se
 
 
 async def start_successors(session: MachineSession, request: Launch) -> None:
-    """When a worker that a trigger started ends: start workers for remaining jobs if it had a job, and in any case a process
-    that watches for delayed jobs. Store errors are only logged."""
+    """When a worker ends that a trigger started, start workers for the remaining jobs, but only if this worker claimed a job.
+    Also start a process that waits for delayed jobs and then starts workers for them. Store errors are only logged."""
     pool_id, me = request.given.get("pool_id"), request.given.get("worker_id")
     if request.successors is None or not isinstance(pool_id, str):
         return
@@ -121,13 +121,13 @@ async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None
 
 
 def _firing(origin: Origin, workers: RequestedWorkers) -> Firing:
-    """Return the request to start workers, which run the state machine of ``origin``, when delayed jobs become ready."""
+    """Return a request to start workers when delayed jobs become ready. The workers run the state machine of ``origin``."""
     worker = WorkerMachine(file=str(origin.config), machines=origin.machines, hooks=origin.hooks)
     return Firing(trigger="successor", pool_id=workers.pool_id, max_workers=workers.cap, worker=worker)
 
 
 def _find(request: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
-    """Read the FlatMachines state machine to run. Returns its document, the folder of its relative paths, and its origin."""
+    """Read the state machine to run. Returns its document, the folder to which its paths are relative, and its origin."""
     machines = {name: str(Path(file).expanduser().absolute()) for name, file in request.machines.items()}
     hooks = {name: _absolute_file(target) for name, target in request.hooks.items()}
     file = request.config.expanduser().absolute() if request.config else None
@@ -183,7 +183,7 @@ def _load_file(file: Path) -> ModuleType:
 
 
 class ProcessInvoker(MachineInvoker):  # type: ignore[misc]
-    """Runs the state machines that a state machine starts: by ``launch:`` in separate processes, others in this process."""
+    """Runs the state machines that another state machine uses: with ``launch:`` in a separate process, else in this process."""
 
     def __init__(self, session: MachineSession) -> None:
         self._session = session
@@ -288,7 +288,7 @@ def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, R
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a state machine and print its output as JSON. Returns the exit code: 1 if the machine or its arguments failed."""
+    """Run a state machine and print its output as JSON. Returns the exit code: 1 if the machine fails or an option is wrong."""
     try:
         request, settings, manner = read_arguments(arguments)
         with logging_to_stderr(logging.DEBUG if manner.verbose else logging.WARNING), _nothing_logged_to_stdout():

@@ -82,7 +82,7 @@ class PoolClaims:
         await self.work.renew(worker_id)
 
     async def leave(self, worker_id: str, status: str, error: str | None = None) -> None:
-        """Stop a worker's heartbeats and end it with this status. If it was marked lost meanwhile, that is only logged."""
+        """Stop a worker's heartbeats and end it with this status. If the worker has ended or was marked lost, only log that."""
         if heartbeat := self._heartbeats.pop(worker_id, None):
             await heartbeat.stop()
         try:
@@ -125,7 +125,10 @@ class MachineSession:
         self._backends: dict[tuple[str | None, str | None], PoolClaims] = {}
 
     def backends(self, work: str | None = None, registration: str | None = None) -> PoolClaims:
-        """Return the backends for jobs and workers on these stores (URLs); None: the store that this session was opened on."""
+        """Return the backends for jobs (``work``) and for workers (``registration``) on the stores with these URLs.
+
+        ``registration`` defaults to ``work``, and ``work`` to the store on which this session was opened.
+        """
         key = (work, registration or work)
         if key not in self._backends:
             self._backends[key] = PoolClaims(

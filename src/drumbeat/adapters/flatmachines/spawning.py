@@ -34,7 +34,8 @@ class QueueCounts:
     busy: int  #: workers that hold a job
 
     def missing_workers(self, cap: int) -> int:
-        """Return how many more workers are needed: one for each pending job without a free worker, at most up to ``cap``."""
+        """Return how many more workers are needed: one for each pending job without a free worker. The pool never gets more
+        than ``cap`` workers in total."""
         return max(min(self.pending - (self.capacity - self.busy), cap - self.capacity), 0)
 
 
@@ -117,7 +118,8 @@ async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner,
 
 
 async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, workers: RequestedWorkers) -> int:
-    """Return how many more workers ``workers.cap`` allows. Lost workers that still run count; ``workers.leaving`` does not."""
+    """Return how many more workers ``workers.cap`` allows. Counts lost workers whose process still runs, but not the worker
+    ``workers.leaving``, which makes this request at its end."""
     running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
     live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
     return max(workers.cap - len((running | live) - {workers.leaving}), 0)

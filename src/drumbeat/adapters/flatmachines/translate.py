@@ -150,7 +150,8 @@ class _Writer:
 
 
 def _dsns(data: Config, settings: MachineSettings) -> Config:
-    """Return the store URLs for the machine's ``pool`` hooks: from the first such hook with a ``dsn``, else ``settings``."""
+    """Return the store URLs for the machine's ``pool`` hooks: the arguments of the first such hook that has a ``dsn``. A URL
+    that is missing there is taken from ``settings``."""
     owners = [data.get("lifecycle_hooks"), *(state.get("hooks") for state in (data.get("states") or {}).values())]
     refs = [ref for owner in owners for ref in (owner if isinstance(owner, list) else [owner])]
     args: Config = next(

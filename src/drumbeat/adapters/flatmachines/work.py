@@ -91,7 +91,7 @@ class DrumbeatWorkPool:
         self._claims = backend.claims
 
     async def push(self, item: Any, options: dict[str, Any] | None = None) -> str:
-        """Push an item and return its id. After ``max_retries`` failures, or as many lost workers, it is poisoned.
+        """Push an item and return its id. The item is poisoned after ``max_retries`` failures, or after that many lost workers.
 
         With the option ``item_id``, pushing the same id again adds nothing.
         """
@@ -195,7 +195,8 @@ class DrumbeatWorkBackend:
         self._registered[holder.worker_id] = holder
 
     def holder(self, pool_id: PoolId, worker_id: str) -> Holder:
-        """Return the identity with which a worker claims: its registered process, or else just its id in this pool."""
+        """Return the identity with which a worker claims jobs: that of its registered process or, if it is not registered, one
+        that consists of its id and this pool."""
         return self._registered.get(worker_id) or Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
 
     async def release(self, holders: Collection[Holder]) -> int:

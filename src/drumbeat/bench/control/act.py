@@ -52,7 +52,8 @@ class RunActor:
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action. Storing the state raises Refused if a SetTargets or SaveStep failed before it."""
+        """Carry out one action. If a SetTargets or SaveStep failed earlier in this beat, storing the orchestrator state raises
+        Refused, because the state would record the failed action as done."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -92,8 +93,8 @@ class RunActor:
                 await self._recovery.recover(action, fence)
 
     async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
-        """Start a worker. If an engine on other machines failed to start one earlier in this beat, it is not asked again: only
-        the new worker's row is added, which SetTargets needs, and SpawnError is raised."""
+        """Start a worker. If an engine on other machines failed to start a worker earlier in this beat, the engine is not asked
+        again: only the new worker's row is added, which SetTargets needs, and SpawnError is raised."""
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
             if action.is_new:
@@ -202,7 +203,8 @@ def _begin(action: Begin, run: Run) -> tuple[RunChange | None, Sequence[NewEvent
 
 
 def _enter(action: EnterPhase, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
-    """Return the change to a new phase: PROCESSING only when the run is ending, any other phase only while it is RUNNING."""
+    """Return the change to a new phase and the event for the workers. Nothing changes if the run is in this phase already, or
+    if its status does not allow the phase: PROCESSING only when the run is ending, any other phase only while it is RUNNING."""
     if run.phase == action.phase or (run.status is RunStatus.RUNNING) == (action.phase == Phase.PROCESSING):
         return None, ()
     change = RunChange(phase=action.phase, warmup_ended=action.phase == Phase.MEASUREMENT)

@@ -38,7 +38,7 @@ async def preview_run(
     usual: Prices,
     room: EngineRoom | None = None,
 ) -> Preflight:
-    """Return what a run of the template would start. Nothing is started. ``room``: the engines and their slots."""
+    """Return what a run of the template would start, without starting it. ``room``: how many workers the engines can run."""
     room = room or EngineRoom()
     resolved = await with_connection(document, connections)
     plan = with_default_prices(_plan(resolved, host, room), usual)
@@ -101,5 +101,6 @@ async def _inspect(document: TemplateDocument, connections: ConnectionService) -
 
 
 def _origin(document: TemplateDocument, inspection: Inspection) -> Mapping[str, Any]:
-    """Return the origin of a configuration: the template as given, its hash, and the highest keys already in its tables."""
+    """Return the origin of a configuration: the template as given, the template's hash, and the highest key that each table of
+    the workload has already."""
     return {"document": document.to_json(), "config_hash": document.config_hash, "highest_keys": dict(inspection.highest_keys)}

@@ -50,7 +50,7 @@ _MAX_BEATS_WAITED = 8  #: most beats to wait for the reading after the last work
 
 
 def decide(view: RunView) -> Decision[Action]:
-    """Return the actions of one pass of the control loop: recover from lost workers, then continue by the run's status."""
+    """Return the actions of one pass of the control loop: those for lost workers, then those for the run's current status."""
     recovered = recover(view.sight)
     match view.status:
         case RunStatus.STARTING:
@@ -114,7 +114,7 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _snapshot_is_due(view: RunView) -> bool:
-    """Whether to store server statistics as those of the end of the warm-up: it ended 1 s ago, and none are stored yet."""
+    """Whether to store the current server statistics as "after_warmup": 1 s after the warm-up ended, if none are stored yet."""
     since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
     return (
         view.phase == Phase.MEASUREMENT
@@ -183,8 +183,8 @@ def _stop(view: RunView, state: ControllerState, ending: RunEnding) -> list[Acti
 def _ending(view: RunView, recovered: Recovered) -> list[Action]:
     """Return the actions that end a run: stop all workers, wait until they have left, enter PROCESSING, store the result.
 
-    The run does not wait for an engine that does not answer to confirm that the instances of ended workers are gone: these
-    workers have been told to leave, and end when they find that their row is closed."""
+    If the engine does not answer, the run does not wait until the engine confirms that the instances of ended workers are gone:
+    these workers have been told to leave, and each ends when it finds that its row is closed."""
     unstarted = never_started(view.sight, recovered.living)
     actions: list[Action] = [
         MarkFailed(worker=worker, exit_code=0, reason="the run ended before this worker was started") for worker in unstarted
@@ -208,7 +208,8 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _left_at(view: RunView) -> int:
-    """Return the number of the first reading of the server statistics after the last worker had left."""
+    """Return the number of the latest reading of the server statistics when the last worker left; a lower number if a new
+    orchestrator counts its readings from 1 again."""
     now = view.probe.look if view.probe else 0
     return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
 

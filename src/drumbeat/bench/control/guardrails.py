@@ -13,7 +13,7 @@ run with SERVER_QUEUE: more load would only measure the queue.
 
 After a back-off a worker is not changed for some checks. When it has been below the thresholds long enough, its ceiling is
 raised step by step; each further back-off doubles that time. Hard mode fails the run at the first overload; warn mode only
-reports it. A single worker counts as all workers: it is backed off first, then the run fails.
+reports it. If a run has a single worker, its overload is enough to fail: the worker is backed off first, then the run fails.
 """
 
 from collections.abc import Mapping, Sequence

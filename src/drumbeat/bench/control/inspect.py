@@ -39,7 +39,7 @@ class Inspection:
 
 
 async def inspect(document: TemplateDocument, target: Target) -> Inspection:
-    """Open the database, check the workload's SQL and read its free connections. Changes nothing and generates no load."""
+    """Let the database check the workload's SQL, and read how many connections are free. Changes nothing, generates no load."""
     made, load, problem = document, None, None
     if document.workload.ways:
         try:

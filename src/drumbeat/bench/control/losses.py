@@ -66,7 +66,7 @@ def _judged(view: RunView, gone: list[Worker]) -> RunEnding | None:
 
 
 def _most_replacements(view: RunView) -> int:
-    """Return how many lost workers are replaced at most. A run that loses more fails, as replacements do not help it."""
+    """Return how many lost workers are replaced at most. A run that loses more fails: new workers would likely be lost too."""
     return max(3, 2 * max(view.state.workers, view.plan.scaling.min_workers))
 
 

@@ -99,7 +99,7 @@ class Observer:
             self._waits = [*recent, _Waits(at=now, waiting=probe.waiting, lock_waits=probe.lock_waits)]
 
     async def _waits_in(self, window: Window) -> list["_Waits"]:
-        """Return the readings of waiting sessions in a window. Readings from before this observer come from the store."""
+        """Return the readings of waiting sessions in a window. Readings made before this observer began come from the store."""
         waits = [each for each in self._waits if window.since <= each.at <= window.until]
         if self._observing_since is None or self._observing_since > window.since:
             waits += await self._waits_before(window)

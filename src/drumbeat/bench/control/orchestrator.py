@@ -69,7 +69,7 @@ class Orchestrator:
     ) -> RunId:
         """Store a new PREPARED run. ``config`` comes from ``bench.templates.run_config`` of a checked document.
 
-        Raises InvalidInput if it has no valid plan, as no orchestrator could conduct the run.
+        Raises InvalidInput if ``config`` has no valid plan, because no orchestrator could conduct such a run.
         """
         run_id = RunId(f"run-{uuid4().hex[:12]}")
         run = Run(run_id=run_id, name=name or str(config.get("name") or run_id), config=config, template_id=template_id)
@@ -81,12 +81,13 @@ class Orchestrator:
         """Start a run: its orchestrator begins it at its next beat. Raises NotFound, and Refused unless the run is PREPARED."""
         run = await self._store.runs.get(run_id)
         if run.status is not RunStatus.PREPARED:
-            raise Refused(f"run {run_id}: expected status PREPARED to start it, got {run.status}; rerun it instead")
+            raise Refused(f"run {run_id}: expected status PREPARED to start it, got {run.status}; to repeat it, use rerun")
         change = RunChange(status=RunStatus.STARTING, phase=Phase.PREPARING, started=True)
         await self._store.runs.update(run, change)
 
     async def stop_run(self, run_id: RunId, reason: str = "stopped by the user") -> RunStatus:
-        """Cancel a run and notify its workers, in one transaction. A run that has ended stays as it is. Raises NotFound."""
+        """Cancel a run and notify its workers, in one transaction. Returns the run's status, which is unchanged if the run has
+        ended. Raises NotFound, and Refused if the run's row changes during every try."""
         for _ in range(_TRIES):
             run = await self._store.runs.get(run_id)
             if run.status in RUN_ENDED or run.status is RunStatus.CANCELLING:

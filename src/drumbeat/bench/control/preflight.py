@@ -63,14 +63,15 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan:
-    """The engine that a run is planned for, and the host (``model``) by whose size the connections per worker are estimated."""
+    """The engine that a run is planned for, and the host (``model``) whose size gives the estimated connections per worker."""
 
     room: EngineRoom = field(default_factory=EngineRoom)
     model: HostCapacity | None = None  #: None: not known
 
 
 def within_slots(plan: RunPlan, slots: int | None) -> RunPlan:
-    """Return the plan with at most ``slots`` workers; unchanged if the run needs more than that already at its start."""
+    """Return the plan with at most ``slots`` workers. The plan is unchanged in FIXED mode, or if the run starts with more
+    workers than ``slots``; ``preflight`` then reports an error."""
     scaling = plan.scaling
     if slots is None or scaling.mode is ScalingMode.FIXED or len(starting_connections(plan)) > slots:
         return plan
@@ -157,7 +158,7 @@ def _searches(plan: RunPlan) -> bool:
 def estimated_cost(plan: RunPlan) -> float | None:
     """Estimate the cost of a run: hours of workers and of the database times their prices, with the most workers allowed.
 
-    If the number of workers has no limit, the workers at the start are counted.
+    If the number of workers has no limit, the workers at the start are counted. None if the duration or the prices are unknown.
     """
     prices, time = plan.prices, measured(plan)
     workers = most_workers(plan) or len(starting_connections(plan))

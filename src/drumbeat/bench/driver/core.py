@@ -56,7 +56,8 @@ class Core(Protocol):
     def set_epoch(self, epoch: int) -> None: ...
 
     def accept(self, accepting: bool) -> None:
-        """Allow or stop new operations. Operations that become due while stopped are never sent. Any thread can stop them."""
+        """Allow or stop new operations. Operations that become due while they are stopped are never sent. Any thread can call
+        ``accept(False)``."""
         ...
 
     def run(self, budget_ns: int) -> None:
@@ -68,7 +69,8 @@ class Core(Protocol):
         ...
 
     def take(self) -> bytes:
-        """Return the records since the last call, as the bytes of a RECORD array: parsing would delay the driving thread."""
+        """Return the records since the last call, as the bytes of a RECORD array. They are not parsed here, because that would
+        delay the driving thread."""
         ...
 
     def error_message(self, sqlstate: str) -> str:

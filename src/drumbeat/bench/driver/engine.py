@@ -118,7 +118,7 @@ class PostgresEngine:
             self._core.set_epoch(epoch)
 
     def accept(self, accepting: bool) -> None:
-        """Allow or stop new operations. Stopping takes effect immediately; allowing, only after earlier queued commands."""
+        """Allow or stop new operations. Stopping takes effect at once, but allowing waits until earlier commands have run."""
         if self._core is not None and not accepting:
             self._core.accept(False)
         self._enqueue(lambda core: self._set_accepting(core, accepting))
@@ -262,7 +262,8 @@ class PostgresEngine:
             self._release(slot, state, given_up=slot in given_up)
 
     def _sample_failures(self, core: Core, records: Records) -> set[int]:
-        """Keep examples of failed operations. Returns connections whose operation timed out; the server might still run it."""
+        """Keep samples of failed operations. Returns the connections on which an operation timed out; it might still run in the
+        server."""
         self._samples.add(records, core.error_message)
         return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
 

@@ -267,7 +267,8 @@ class GenericEngine:
     # Operations that take too long
 
     async def _watch(self) -> None:
-        """Interrupt operations that exceed the timeout. If one still does not end, record it and replace its connection."""
+        """Interrupt each operation that exceeds the timeout. If it still does not end, record it as timed out and replace its
+        connection."""
         pause = min(max(self._settings.limit.total_seconds() / 20, 0.01), 0.25)
         while not self._closing.is_set():
             now = time.monotonic_ns()

@@ -53,7 +53,8 @@ class _Gaps:
         self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  #: when each connection's last operation ended, or 0
 
     def absorb(self, records: Records) -> None:
-        """Add the gaps between recorded operations, given in any order. Each call must have later operations than the last."""
+        """Add the gaps between recorded operations, which can be in any order. Each call must get later operations than the
+        call before it."""
         if not len(records):
             return
         ordered = records[np.lexsort((records["start"], records["connection"]))]

@@ -220,7 +220,8 @@ class Pacer:
                 self._sleep(at - now)
 
     def _sleep(self, nanoseconds: int) -> None:
-        """Sleep this long if it is at most 5 ms. Otherwise sleep a bit less, and wake up early when ``wake`` is called."""
+        """Sleep this long if it is at most 5 ms. Otherwise sleep 2.5 ms less, or until ``wake`` is called; the caller then
+        sleeps for the rest."""
         if nanoseconds <= _LONG_NS:
             time.sleep(nanoseconds / 1e9)
         elif self._changed.wait((nanoseconds - _LONG_NS / 2) / 1e9):

@@ -78,7 +78,7 @@ def split(buffer: bytearray) -> Iterator[Message]:
     while len(buffer) >= 5:
         length = int.from_bytes(buffer[1:5]) + 1
         if length < 5:
-            raise ConnectionError(f"expected a PostgreSQL message of at least 4 bytes, got the length {length - 1}")
+            raise ConnectionError(f"expected a PostgreSQL message length of 4 or more, got {length - 1}")
         if len(buffer) < length:
             return
         yield Message(bytes(buffer[:1]), bytes(buffer[5:length]))

@@ -67,7 +67,8 @@ class _Phases:
         return self.names[self.current]
 
     def is_measured(self, phase: str | None) -> bool:
-        """Whether operations of this phase are measured: only MEASUREMENT or, until that is entered, None (no phase)."""
+        """Whether operations of this phase are measured: those of MEASUREMENT or, as long as MEASUREMENT has not been entered,
+        those outside any phase (None)."""
         return phase == (MEASUREMENT if MEASUREMENT in self.names.values() else None)
 
     @property
@@ -138,7 +139,8 @@ class LoadRunner:
             self._note_unsent(self.engine.backlog)
 
     def _note_unsent(self, count: int) -> None:
-        """Count operations that were due but not sent, with estimated waits: 0 for the newest, 1/rate for the one before, …"""
+        """Count operations that were due but not sent. Their waits are estimated: 0 for the newest, 1/rate for the one before
+        it, 2/rate for the one before that, and so on."""
         self.unsent += count
         if count:
             self.measured.absorb_unsent((np.arange(count) * (1e9 / self._pace)).astype(np.int64))

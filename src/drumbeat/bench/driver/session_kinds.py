@@ -21,7 +21,7 @@ class OperationFailure(Exception):
 
 
 class BlockingSession(Protocol):
-    """A connection that one thread uses and that blocks this thread."""
+    """A connection with a blocking driver: one thread runs its operations and waits until each has ended."""
 
     def execute(self, operation: int, values: Values) -> int:
         """Run an operation, in a transaction if it has several statements; returns the number of rows read or changed.

@@ -13,7 +13,8 @@ _originals: list[float] = []  #: the original interval, repeated for each runnin
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Shorten Python's thread switch interval while a ``with`` block runs. After the last such block, it is as before."""
+    """Shorten Python's thread switch interval while a ``with`` block runs. When no such block runs any more, the original
+    interval is set again."""
     with _lock:
         _originals.append(_originals[0] if _originals else sys.getswitchinterval())
         _set(min(_originals[0], _INTERVAL))

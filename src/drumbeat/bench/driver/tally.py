@@ -83,7 +83,8 @@ class LoadTally:
     def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
         """Add waiting times to the response times, for operations that were due but never sent; do not count the operations.
 
-        Each added time is at least the service time of the fastest successful operation of the same kind.
+        Each added time is at least the service time of the fastest successful operation of the same kind, because the operation
+        itself would have taken that long.
         """
         kinds = np.resize(self._order, len(waits))
         for number, tally in enumerate(self.kinds):

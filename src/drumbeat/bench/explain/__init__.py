@@ -1,1 +1,1 @@
-"""Asks a language model to explain a run in words. It is off unless set up, gets figures only, and its answer is checked."""
+"""Asks a language model to explain a run in words. Off by default. The model gets only figures, and its answer is checked."""

@@ -1,8 +1,8 @@
 """Checks the answer of a language model: its shape, its text, its length and its numbers. Pure.
 
-A number that is not among the given figures is flagged, and the text kept: models round, and name numbers to try, so refusing
-every such text would lose useful ones, while the flag tells the reader exactly which numbers not to believe. Only a text in
-which most numbers are unknown is refused: it is not about this run. Numbers written as words are not checked.
+A number that is not among the given figures is flagged, but the text is kept. Models round numbers and suggest numbers to try,
+so refusing every such text would lose useful texts; the flag tells the reader which numbers not to believe. A text is refused
+only if most of its numbers are unknown, because it is then not about this run. Numbers written as words are not checked.
 """
 
 import json
@@ -62,7 +62,7 @@ def _joined(content: Any) -> str:
 
 
 def check(text: str, numbers: Iterable[float], longest: int) -> CheckedAnswer:
-    """Return the text cleaned, cut to ``longest`` characters, with the numbers in it that are not among ``numbers``.
+    """Return the text without control characters, cut to ``longest`` characters, with its numbers that are not in ``numbers``.
 
     Raises LanguageModelFailed for a text with markup, or in which most numbers are unknown.
     """
@@ -99,7 +99,8 @@ def _sorted_numbers(text: str, figures: list[float]) -> tuple[list[str], list[st
 
 
 def _numbers(text: str) -> Iterator[str]:
-    """Yield the numbers in a text, without p95 and the like, and every other sequence of digits of any script."""
+    """Yield the numbers in a text, except those inside names such as p95 and ordinals such as 95th. Digits of other scripts are
+    yielded too."""
     for found in _NUMBER.finditer(text):
         yield found[0].rstrip(",")
     for is_other, signs in groupby(text, lambda sign: sign.isnumeric() and not sign.isascii()):
@@ -108,7 +109,8 @@ def _numbers(text: str) -> Iterator[str]:
 
 
 def _rounds_to(figure: float, text: str) -> bool:
-    """Whether a figure, rounded as the text is, is the number in the text; whole numbers may be rounded to two digits."""
+    """Whether a figure, rounded to the precision of the number in ``text``, equals this number. Zeros at the end of a whole
+    number count as rounding, except in its first two digits."""
     if not text.isascii():
         return False
     factor, digits = _FACTORS.get(text[-1], 1.0), text.rstrip("kM").replace(",", "")

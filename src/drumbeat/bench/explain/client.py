@@ -1,4 +1,4 @@
-"""A client for chat completions, the one call of an OpenAI-compatible API (as Snowflake Cortex has it) that explains a run."""
+"""A client for the chat completions of an OpenAI-compatible API, such as that of Snowflake Cortex, to explain a run."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ _LARGEST_REFUSAL = 4096  #: bytes of a refusal that are read for its reason
 
 
 class LanguageModelClient:
-    """Asks a language model once, without retries: each request may cost money. Raises LanguageModelFailed, with one line."""
+    """Asks a language model once, without retries, because each request may cost money. Raises LanguageModelFailed."""
 
     def __init__(self, settings: LanguageModelSettings, key: str | None) -> None:
         self._settings, self._key = settings, key
@@ -95,7 +95,7 @@ class LanguageModelClient:
         return LanguageModelFailed(f"{self._place} {what}")
 
     def _clean(self, text: str) -> str:
-        """Return what an endpoint said in one short line, without the key, should it repeat it."""
+        """Return an endpoint's message as one short line, with the key replaced by … in case the message repeats it."""
         plain = printable(text.replace(self._key, "…") if self._key else text)
         return plain if len(plain) <= _LONGEST_DETAIL else plain[: _LONGEST_DETAIL - 1] + "…"
 

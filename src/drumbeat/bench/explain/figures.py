@@ -1,7 +1,7 @@
 """Collects the figures of a run that a language model is given: numbers, and words from fixed lists. Pure.
 
 Nothing that a person wrote is among them: no names, hosts, SQL, parameters, rows or messages. A text is given only if it is one
-of the words that this file, or an enum of ours, lists.
+of the words listed in this file or in an enum of Drumbeat.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class StepOutcome(StrEnum):
 
 
 def model_figures(record: RunRecord, before: RunRecord | None = None) -> dict[str, Any]:
-    """Return the figures of an ended run, and of the run before of its template, as plain data without empty values."""
+    """Return the figures of an ended run, and of the run before it with the same template, as data without empty values."""
     names = _kind_names(record)
     found = {
         **_plan(record),
@@ -127,7 +127,8 @@ def _numbers(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, float
 
 
 def _kind_names(record: RunRecord) -> dict[str, str]:
-    """Return how kinds of operation are called: standard ones by their name, others by a number, as users name them."""
+    """Return a name for each kind of operation: a standard kind keeps its name; a custom kind gets a number, because its name
+    was written by a user."""
     kinds = [*record.kinds, *(kind for kind in record.plan.objectives if kind not in record.kinds)]
     own = [kind for kind in kinds if kind and kind not in set(Kind)]
     numbered = {kind: f"custom operation {n}" for n, kind in enumerate(own, 1)}

@@ -18,7 +18,7 @@ _BOUNDS = {"max_characters": (100, 10_000), "max_tokens": (50, 100_000)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageModelSettings:
-    """Where a language model with an OpenAI-compatible API is, and how long it may take and answer."""
+    """The address, name and key source of a language model with an OpenAI-compatible API, and limits on its time and answer."""
 
     url: str  #: base URL of the API, as https://HOST/v1; /chat/completions is added
     model: str  #: name of the model
@@ -46,7 +46,7 @@ class LanguageModelSettings:
 
     @property
     def host(self) -> str:
-        """The host as messages name it."""
+        """The host, with its port if the URL has one, for error messages."""
         return urlsplit(self.url).netloc
 
 
@@ -60,7 +60,7 @@ def _check_url(url: str) -> None:
         is_safe = is_whole = False
         parts = urlsplit("")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise InvalidSettings("expected url without user, password, ? and #; the key belongs into an environment variable")
+        raise InvalidSettings("expected url without user, password, ? and #; put the key into an environment variable")
     if not is_safe or not is_whole:
         raise InvalidSettings(f"expected url to be https://HOST/PATH, or http:// on this machine, got {short_repr(url)}")
 

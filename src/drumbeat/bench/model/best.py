@@ -21,7 +21,8 @@ class Best:
 
 
 def best_of(record: RunRecord) -> Best | None:
-    """Return the highest stable number of connections, from the run's result or, before its end, from its steps; else None."""
+    """Return the highest stable number of connections, from the run's result or, before the run has ended, from its steps; None
+    if no number was stable."""
     result = record.find_max_result
     stable = [step for step in find_max_steps(record) if step.outcome == STABLE]
     highest = max((step.to_target for step in stable), default=None)
@@ -60,7 +61,8 @@ def find_max_steps(record: RunRecord) -> list[Step]:
 
 
 def knee_of(record: RunRecord) -> float | None:
-    """Return the number of connections with the highest throughput, estimated by the Universal Scalability Law."""
+    """Return the number of connections with the highest throughput, estimated by the Universal Scalability Law; None if the
+    result has no such estimate."""
     usl = record.find_max_result.get("usl") or {}
     return _number(usl.get("peak_connections"))
 

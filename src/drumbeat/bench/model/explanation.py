@@ -49,7 +49,7 @@ def explanation_document(explanation: RunExplanation) -> dict[str, Any]:
 
 
 def stored_explanation(run: Run) -> RunExplanation | None:
-    """Return the explanation in a run's row; None if there is none, or none that can be read."""
+    """Return the explanation in a run's row; None if the row has no explanation or an invalid one."""
     stored = run.custom_metrics.get(STORED_UNDER)
     if not isinstance(stored, Mapping):
         return None

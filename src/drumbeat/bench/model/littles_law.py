@@ -8,7 +8,8 @@ _MOST_OFF = 0.02  #: a deviation of up to 2 % is tolerated
 
 
 def explain_deviation(little: Mapping[str, float] | None) -> str | None:
-    """Explain why throughput × latency differs from the number of connections; None if it differs by at most 2 %."""
+    """Explain why throughput × latency differs from the number of connections; None if it differs by at most 2 %, or was not
+    checked."""
     if little is None or max(little["off_by"], little["unexplained"]) <= _MOST_OFF:
         return None
     if little["unexplained"] > _MOST_OFF:
@@ -19,7 +20,8 @@ def explain_deviation(little: Mapping[str, float] | None) -> str | None:
 
 
 def _difference(little: Mapping[str, float]) -> str:
-    """Return text that compares throughput × latency (or, if that agrees, this plus client pauses) with the connections."""
+    """Return a text that compares throughput × latency with the number of connections; if these agree, the text compares
+    throughput × latency plus the pauses between operations."""
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
         one, other = texts_that_differ(found, held)

@@ -149,7 +149,7 @@ class LostPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices per hour of a worker and of the database under test, or per credit of it, in the user's currency."""
+    """Prices per hour of a worker and of the database under test, and per Snowflake credit, in the user's currency."""
 
     worker_hour: float | None = None
     target_hour: float | None = None

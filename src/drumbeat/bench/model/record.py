@@ -256,7 +256,7 @@ class RunRecord:
 
     @property
     def slowest(self) -> tuple[float | None, float | None]:
-        """The highest p95 latency and the highest p99 latency of any worker, in milliseconds."""
+        """The highest p95 latency and the highest p99 latency of any worker, in milliseconds; None if no worker has any."""
         p95 = [p for worker in self.workers if (p := worker.measured.latency.p95_ms) is not None]
         p99 = [p for worker in self.workers if (p := worker.measured.latency.p99_ms) is not None]
         return max(p95, default=None), max(p99, default=None)

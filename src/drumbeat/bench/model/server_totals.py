@@ -14,7 +14,7 @@ Totals = Mapping[str, float]
 
 
 class RunningTotals:
-    """Converts a server's totals to totals that continue to increase when the server resets its own."""
+    """Adds what a server counted before a reset to all later readings, so that its totals never start again from zero."""
 
     def __init__(self) -> None:
         self._last: Totals = {}

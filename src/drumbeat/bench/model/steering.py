@@ -15,7 +15,8 @@ SAMPLES_ARRIVE_WITHIN = timedelta(milliseconds=1500)  #: how long after a window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A time window that a load mode asks to be measured. Its figures are available soon after its end, at the next beat."""
+    """A time window that a load mode asks to be measured. Its figures are available soon after its end, at a beat (pass of the
+    control loop)."""
 
     since: datetime
     until: datetime

@@ -106,7 +106,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnBenchWorker:
-    """Action: start a worker. It already has an id, so that a repeated action does not start a second worker."""
+    """Action: start a worker. The action contains the worker's id, so that a repeated action does not start a second worker."""
 
     TYPE: ClassVar[str] = "Spawn"
 

@@ -1,4 +1,4 @@
-"""The settings of a Snowflake warehouse that a template may name. Pure: sizes and spellings."""
+"""The Snowflake warehouse settings that a template can contain, and the names of warehouse sizes. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _SPELLINGS = {size.upper().replace("-", ""): size for size in SIZES} | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseSettings:
-    """What a template says about the warehouse under test; what is None is left as it is."""
+    """A template's settings for the warehouse under test. A setting that is None is not changed."""
 
     size: str | None = None
     min_clusters: int | None = None

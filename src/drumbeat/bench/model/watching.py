@@ -90,7 +90,7 @@ class LiveRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeries:
-    """The parts of a run that take long to read (time series, decisions, failures), as far as they are loaded."""
+    """The parts of a run that take long to read (time series, decisions, failures). Until ``complete``, some are not loaded."""
 
     curves: Curves = field(default_factory=Curves)
     server: ServerSnapshot = field(default_factory=ServerSnapshot)

@@ -6,7 +6,9 @@ NOTHING = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Format a number with ``digits`` significant digits and thousands separators; the integer part is never shortened."""
+    """Format a number with thousands separators and ``digits`` significant digits, never fewer than its integer part has.
+
+    None becomes a dash."""
     if value is None:
         return NOTHING
     if value == 0:

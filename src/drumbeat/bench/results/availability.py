@@ -51,7 +51,7 @@ class Availability:
 
 
 def availability_of(record: RunRecord) -> Availability | None:
-    """Return the availability during a run, computed from its seconds or else read from its result; None if not known."""
+    """Return the availability during a run: computed from its seconds or, without seconds, read from its result; else None."""
     measured = _measured(record.timeline)
     if measured:
         return _counted(measured)
@@ -67,12 +67,13 @@ def availability_of(record: RunRecord) -> Availability | None:
 
 
 def as_metrics(found: Availability | None) -> dict[str, Any] | None:
-    """Return the availability in the form stored in a run's result."""
+    """Return the availability as plain data for a run's result; None if it is not known."""
     return asdict(found) | {"percent": found.percent} if found else None
 
 
 def outages(timeline: Sequence[Second]) -> list[tuple[int, int]]:
-    """Return each outage as (first second, second after the last). An outage at the end counts only if it contains errors."""
+    """Return each outage as (first second, second after the last). An outage at the end counts only if it contains errors: of a
+    run under way, the newest samples may not have arrived yet."""
     measured = _measured(timeline)
     found = [*_stretches(missing_seconds(measured))]
     if found and found[-1][1] > measured[-1].offset and not _shows_failures(measured, *found[-1]):
@@ -95,7 +96,7 @@ def _measured(timeline: Sequence[Second]) -> list[Second]:
 
 
 def _is_partial(second: Second) -> bool:
-    """Whether the second was measured only in part and shows no failure."""
+    """Whether a second is left out because it was measured only in part. A second with failures is kept, so that they count."""
     return second.covered < _WHOLE and not second.errors and not second.failed_connects
 
 
@@ -110,8 +111,8 @@ def _counted(measured: Sequence[Second]) -> Availability:
 
 
 def missing_seconds(measured: Sequence[Second]) -> list[int]:
-    """Return the offsets of seconds without service. A gap no longer than a typical operation counts only if errors occurred in
-    the gap or in the second before or after it."""
+    """Return the offsets of seconds without service. Slow operations leave gaps, so a gap no longer than a typical operation
+    counts only if errors occurred in the gap or in the second before or after it."""
     usual, operation_seconds = _usual(measured), _usual_seconds(measured)
     empty = [second.offset for second in measured if _is_empty(second, usual)]
     return [
@@ -151,8 +152,8 @@ def _clock(offset: int) -> str:
 
 
 def corrected(record: RunRecord) -> Latency | None:
-    """Return the latencies of a CONCURRENCY run, corrected for coordinated omission. None for other modes: QPS latencies
-    include the delay before sending, and a search has no fixed number of connections."""
+    """Return the latencies of a CONCURRENCY run, corrected for coordinated omission; None if nothing was measured. Also None
+    for other modes: QPS latencies include the delay before sending, and a search has no fixed number of connections."""
     whole, measured = record.whole, _measured(record.timeline)
     if record.plan.load_mode is not LoadMode.CONCURRENCY or not whole.histogram or not measured:
         return None
@@ -195,8 +196,8 @@ def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
 
 
 def _unsent(measured: Sequence[Second], usual: float) -> _Weighted:
-    """Return the latencies of operations that could not be sent while connections failed, ``usual`` of them per second. Each
-    latency lasts until the end of the outage."""
+    """Return the latencies of operations that could not be sent while connections failed, ``usual`` operations per second. Each
+    latency is the time from when the operation should have been sent to the end of the outage."""
     missing = set(missing_seconds(measured))
     whole = _Weighted(np.empty(0), np.empty(0))
     for began, ended in _stretches(sorted(missing)):

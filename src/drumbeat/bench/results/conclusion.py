@@ -96,7 +96,8 @@ def whole_run(
 ) -> list[Result]:
     """Merge the workers' results into the rows of the whole run: first all kinds of operations, then one row for each kind.
 
-    Rates are over the longest time that any worker measured, or over ``span`` (seconds of the run) if that is clearly longer.
+    Rates are over the longest time that any worker measured; if no worker measured nearly all of ``span`` (the seconds that the
+    run measured), over ``span``.
     """
     sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
     sums[None] = _Sum()
@@ -210,7 +211,7 @@ def _cost(record: RunRecord) -> dict[str, Any] | None:
 
 
 def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]:
-    """Return whether server statistics could be added to a run's result (status, error), and how much each counter rose."""
+    """Return the enrichment status of a run's result, the error or None, and how much each counter of the server rose."""
     before, warm, after = (state.snapshots.get(name) for name in ("before_warmup", "after_warmup", "after_measurement"))
     if not state.snapshots:
         return SKIPPED, "the database offers no server statistics, or they could not be read", {}

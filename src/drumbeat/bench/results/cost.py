@@ -50,7 +50,7 @@ def cost_of(record: RunRecord) -> Cost:
 
 
 def credits_in(metrics: Mapping[str, Any]) -> float | None:
-    """Return the credits in the metrics of a result: as metered, else as estimated; None if they are not known."""
+    """Return the credits in a result's metrics: metered or, if not metered yet, estimated; None if neither is known."""
     server = metrics.get("server")
     used = server.get("credits") if isinstance(server, Mapping) else None
     if not isinstance(used, Mapping):
@@ -60,7 +60,8 @@ def credits_in(metrics: Mapping[str, Any]) -> float | None:
 
 
 def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, float], operations: int) -> Mapping[str, Any]:
-    """Return a result's metrics with the cost of these credits in place of those that were in it before."""
+    """Return a result's metrics with its cost updated: the cost of the credits ``used`` replaces the cost of earlier credits.
+    The metrics are unchanged if the credits or the price of a credit are not known."""
     amount = credits_in({"server": {"credits": used}})
     if prices.credit is None or amount is None:
         return metrics
@@ -74,7 +75,7 @@ def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, 
 def cost(
     prices: Prices, *, worker_hours: float, target_hours: float, operations: int, qps: float, used_credits: float | None = None
 ) -> Cost:
-    """Compute a cost; credits times their price take the place of the database's hours times theirs."""
+    """Compute a cost. If the credits used and their price are known, they replace the hours of the database and their price."""
     workers = None if prices.worker_hour is None else worker_hours * prices.worker_hour
     target = None if prices.target_hour is None else target_hours * prices.target_hour
     if prices.credit is not None and used_credits is not None:

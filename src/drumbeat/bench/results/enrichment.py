@@ -28,7 +28,7 @@ async def enrich(store: Store, run_id: RunId, open_target: Open, clock: Clock, l
     """Try again to add to a run's result what the database counted. Raises NotFound while there is no result.
 
     If the counters after the measurement are missing, they are read now. They then include any later use of the database, and
-    a note in the result says so. A database that keeps a history of statements is asked for that instead.
+    a note in the result says so. From a database that records every statement, this history is read instead of counters.
     """
     run = await store.runs.get(run_id)
     rows = await store.results.list(run_id)
@@ -70,7 +70,8 @@ async def _read_late(state: ControllerState, open_target: Open) -> tuple[Control
 async def _from_history(
     run: Run, whole: Result, rows: Sequence[Result], open_target: Open, clock: Clock, limit: timedelta
 ) -> Result | None:
-    """Return the result with what the server recorded about the run's statements; None if the server keeps no history."""
+    """Return the result with what the server recorded about the run's statements; None if the server keeps no history, or if it
+    is not known when the run measured."""
     since, until = run.warmup_ended_at or whole.started_at, whole.ended_at
     if since is None or until is None:
         return None

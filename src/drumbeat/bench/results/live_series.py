@@ -83,7 +83,8 @@ class LiveSeries:
         )
 
     def _curves(self, *, ended: bool) -> Curves:
-        """Return the curves up to a few seconds ago, as newer samples might be missing. Cached until enough seconds are new."""
+        """Return the curves up to a few seconds ago, as newer samples might be missing. They are computed again only when the
+        run has ended or there is enough new data for another point of a chart."""
         if self._stored_curves is not None:
             return self._stored_curves
         drawn = self._range(0 if ended else _MAX_SAMPLE_DELAY)

@@ -21,7 +21,8 @@ _LONGEST = timedelta(seconds=10)  #: a sample may be dated up to this long after
 async def read_seconds(
     store: Store, run_id: RunId, since: int = 0, until: int | None = None
 ) -> tuple[datetime | None, tuple[Second, ...]]:
-    """Return when a run began, and its figures for each second from ``since`` to before ``until`` (seconds after start)."""
+    """Return when a run began, and its figures for each second from ``since`` up to, but not including, ``until`` (seconds
+    after its start). Returns None and no seconds if the run never began."""
     run, now = await store.runs.get(run_id), await store.now()
     origin = began(run)
     if origin is None:
@@ -77,7 +78,8 @@ class _Errors:
 
 
 def _measured(run: Run, results: Sequence[Result]) -> Measured:
-    """Return the run's totals: from its stored results, or from its row if the row counts more operations."""
+    """Return the run's totals: from its stored results or, if its row counts more operations, from the row. During a run only
+    the row is up to date."""
     totals = totals_of(results, ()).get(ALL_KINDS) or Measured()
     counted = Measured(operations=run.operations, errors=run.errors)
     return counted if counted.operations > totals.operations else totals

@@ -97,7 +97,7 @@ def began(run: Run) -> datetime | None:
 
 
 def last_sample_at(run: Run, now: datetime) -> datetime:
-    """Return the latest time that a sample of the run can have."""
+    """Return the latest time that a sample of the run can have: its end plus ``AFTERWARDS``, or ``now`` if it has not ended."""
     return run.ended_at + AFTERWARDS if run.ended_at else now
 
 
@@ -124,7 +124,7 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
 
 
 async def judgement_of_ended(store: Store, run: Run) -> RunJudgement:
-    """Return the verdict on an ended run: read from its row, or else computed from its results."""
+    """Return the verdict on an ended run: read from its row or, if the row has none, computed from its results."""
     return stored_judgement(run) or judge_run(await read_short_record(store, run))
 
 
@@ -250,8 +250,8 @@ def _offset(at: datetime, origin: datetime | None) -> float:
 
 
 def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mapping[str, Measured]:
-    """Return the totals of the measurement by kind of operation: from the run's result, or else from the workers' results or
-    the samples, whichever count more operations (a killed worker leaves samples but no result)."""
+    """Return the totals of the measurement by kind of operation, from the result of the whole run. If that is missing: from the
+    workers' results or from the samples, whichever count more operations (a killed worker leaves samples but no result)."""
     kinds = {row.kind for row in results if row.operations}
     totals = {kind or ALL_KINDS: _total(results, kind) for kind in sorted(kinds, key=lambda kind: kind or "")}
     sampled = next((phase for phase in phases if phase.name == Phase.MEASUREMENT), None)

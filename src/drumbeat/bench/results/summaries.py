@@ -1,4 +1,4 @@
-"""Reads from the store what the summary of a run is written from."""
+"""Writes the summary of a run from what the store has about the run and about the previous run of the same kind."""
 
 from datetime import timedelta
 
@@ -14,15 +14,15 @@ _MOST_READ = 20  #: earlier runs looked through for one that can be compared
 
 
 async def read_summary(store: Store, run: Run) -> tuple[str, ...]:
-    """Return an ended run in a few sentences; none for a run that has not ended."""
+    """Return the summary of an ended run, a few sentences; empty for a run that has not ended."""
     if run.status not in RUN_ENDED:
         return ()
     return summarise(await read_short_record(store, run), await read_previous(store, run))
 
 
 async def read_previous(store: Store, run: Run) -> RunRecord | None:
-    """Return the last completed run before ``run`` with the same template (else configuration or name) and with measurements,
-    from its results and steps; None if there is none."""
+    """Return the newest earlier run that completed, is of the same kind (see ``is_same_kind``) and has measurements; None if
+    there is none. Only its row, results and steps are read."""
     since = run.created_at - _WITHIN if run.created_at else None
     found = await store.runs.list(
         statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=_MOST_READ

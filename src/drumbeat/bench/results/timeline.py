@@ -216,7 +216,8 @@ class Timeline:
         )
 
     def each_second(self, since: int = 0, until: int | None = None) -> Iterator[Second]:
-        """Yield the figures of each second from ``since`` to before ``until``; each is computed when iteration reaches it."""
+        """Yield the figures of each second from ``since`` up to, but not including, ``until``. Each is computed when iteration
+        reaches it."""
         known = [offset for offset in self._bins if offset >= since and (until is None or offset < until)]
         return (self.second(offset) for offset in range(min(known), max(known) + 1)) if known else iter(())
 

@@ -98,7 +98,7 @@ def verdicts_of(record: RunRecord) -> tuple[SloVerdict, ...]:
 
 
 def judged_at(record: RunRecord) -> str | None:
-    """Return text such as ``judged at the level found: 40 connections``; None if it is no find-max run or has no objectives."""
+    """Return text such as ``judged at the level found: 40 connections``; None if the run is no search or has no objectives."""
     if not _is_search(record) or not record.plan.objectives:
         return None
     best = best_of(record)

@@ -66,7 +66,7 @@ class RunWatch:
         self._logs_to: int | None = None
         self._caught_up = False
         self._has_ended = False
-        self._previous: RunRecord | None = None  #: the run before of the same template; read once, when the run has ended
+        self._previous: RunRecord | None = None  #: the previous run of the same template; read once, when the run has ended
         self._previous_read = False
 
     async def look(self) -> LiveRun:
@@ -113,7 +113,8 @@ class RunWatch:
         return summarise(record, self._previous)
 
     async def catch_up(self) -> None:
-        """Read all data from before the first call of ``look``; call ``look`` first. Can be cancelled and called again."""
+        """Read all data from before the first call of ``look``; do nothing if ``look`` was not called yet. Can be cancelled and
+        called again."""
         while await self.catch_up_a_little():
             pass
 

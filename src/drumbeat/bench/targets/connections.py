@@ -109,8 +109,8 @@ class ConnectionService:
 
     @asynccontextmanager
     async def open(self, target: Mapping[str, Any]) -> AsyncIterator[Target]:
-        """Open the database in a template's or run's ``target``. Raises InvalidInput if ``target`` names a stored connection
-        whose URL has changed since then."""
+        """Open the database in the ``target`` block of a template or run. Raises InvalidInput if the block names a stored
+        connection whose URL was changed after the template or run was created."""
         async with open_target(await self._url(target)) as opened:
             yield opened
 
@@ -122,7 +122,10 @@ class ConnectionService:
             return with_warehouse(str(url), warehouse)
         stored = await self._store.connections.get(str(named))
         if url and url != stored.url:
-            raise InvalidInput(f"the URL of connection {named!r} changed after this run or template was made; create it again")
+            raise InvalidInput(
+                f"the URL of connection {named!r} changed after this run or template was created; "
+                "create the run or template again"
+            )
         return with_warehouse(self._opened(stored), warehouse)
 
     def _opened(self, stored: StoredConnection) -> str:

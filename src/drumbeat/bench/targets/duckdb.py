@@ -225,7 +225,7 @@ class DuckdbSession:
         return rows
 
     def _roll_back(self) -> None:
-        """Roll back the transaction. Ignores DuckDB's error that none is active, which it raises after a failed commit."""
+        """Roll back the transaction. After a failed commit no transaction is active; DuckDB's error that says so is ignored."""
         try:
             self._connection.rollback()
         except driver().TransactionException:
@@ -244,7 +244,7 @@ def connect(path: Path) -> "DuckDBPyConnection":
     """Open a connection limited to the database in this file. Raises InvalidSettings if the file is no DuckDB database.
 
     DuckDB also opens CSV, JSON and Parquet files, and would show their content to the user. This function asks DuckDB what the
-    file is, and does not read it itself, because closing it would release DuckDB's lock against other processes.
+    file is, and does not open the file itself, because closing it again would release DuckDB's lock against other processes.
     """
     try:
         connection: DuckDBPyConnection = driver().connect(str(path), config=dict(_CONFINED))

@@ -1,4 +1,4 @@
-"""The interface of every database under test. Only ``define`` and ``load_rows`` change the database."""
+"""The interface of every database under test. Only ``define``, ``load_rows`` and ``set_warehouse`` change the database."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,8 @@ class TableDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedStatements:
-    """What a server recorded about a run's statements, so far: how many, totals by name (``KIND.NAME`` for one kind)."""
+    """What a server has recorded so far about a run's statements: their number, and totals by name. Totals of one kind of
+    operation are named ``KIND.NAME``."""
 
     statements: int
     totals: Mapping[str, float]
@@ -68,23 +69,27 @@ class RecordedStatements:
 
 @runtime_checkable
 class KeepsHistory(Protocol):
-    """A target whose server records every statement with its tag, to be read after the run; rows may come late."""
+    """A target whose server records every statement with a tag that names the run. Statements may be recorded with a delay."""
 
     async def recorded_statements(self, run: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
-        """Return what is known about a run's statements that ended in this time. Raises InvalidInput."""
+        """Return what the server has recorded about a run's statements that ended in this time. Raises InvalidInput.
+
+        ``expected`` is about how many statements the run sent."""
         ...
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
-        """Return the credits that the run used, by how they are known: estimated, metered. Raises InvalidInput."""
+        """Return the credits used in this time: as ``estimated`` and, once the server has counted them, as ``metered``.
+
+        Raises InvalidInput."""
         ...
 
 
 @runtime_checkable
 class HasWarehouse(Protocol):
-    """A target whose computers can be resized, scaled and resumed."""
+    """A target that runs statements on a warehouse (a group of servers) that can be resized, scaled and resumed."""
 
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
-        """Change the warehouse as a template says, and nothing else. Returns the statements that ran. Raises InvalidInput."""
+        """Apply a template's settings to the warehouse, and change no others. Returns the SQL that ran. Raises InvalidInput."""
         ...
 
 

@@ -199,7 +199,8 @@ class MysqlTarget:
 
 
 def signals_of(processes: Sequence[Sequence[Any]], row_waits: int) -> ServerSignals:
-    """Count all, active and waiting sessions, from rows of (is active, state, count). MySQL's states omit row lock waits."""
+    """Count all, active and waiting sessions, from rows of (is active, state, count). ``row_waits`` is how many sessions wait
+    for row locks, which MySQL's states do not show."""
     states = {state: count for is_active, state, count in processes if is_active and state.startswith("Waiting for ")}
     return ServerSignals(
         at=timedelta(),

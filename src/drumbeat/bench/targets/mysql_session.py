@@ -90,7 +90,7 @@ def driver() -> Any:
 
 
 async def connect(address: MysqlAddress, limit: timedelta) -> Any:
-    """Open a connection with autocommit. Raises InvalidSettings if the login is refused, else OperationFailure."""
+    """Open a connection with autocommit. Raises InvalidSettings if the login is refused, OperationFailure on other errors."""
     asyncmy = driver()
     try:
         return await asyncmy.connect(

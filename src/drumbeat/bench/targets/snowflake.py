@@ -1,4 +1,4 @@
-"""Snowflake as the database under test: one session and one thread per connection, queueing read from its warehouse."""
+"""Snowflake as the database under test: one session and one thread per connection. Its warehouse reports queued statements."""
 
 import asyncio
 import logging
@@ -149,7 +149,7 @@ class SnowflakeTarget:
         return description_of(table, columns, keys, shown, await self._bounds(name, single_key(keys), columns))
 
     async def _shown(self, table: str) -> Row | None:
-        """Return the table's row of SHOW TABLES: its kind, and about how many rows it has."""
+        """Return the table's row of SHOW TABLES, with its kind and its estimated number of rows; None if it is not listed."""
         *place, name = [part.strip('"') if part.startswith('"') else part.upper() for part in table.split(".")]
         where = f" IN SCHEMA {'.'.join(quoted(part) for part in table.split('.')[:-1])}" if place else ""
         rows = await self._checked(
@@ -190,7 +190,7 @@ class SnowflakeTarget:
         return None if row is None else signals_of(row)
 
     async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
-        """Return nothing: Snowflake has no running totals. Its query history is read when a run has ended."""
+        """Return an empty mapping: Snowflake has no running totals. Its query history is read when a run has ended."""
         return {}
 
     async def _warehouse(self) -> Row | None:
@@ -200,7 +200,7 @@ class SnowflakeTarget:
         return await self._run(lambda connection: _shown_warehouse(connection, name))
 
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
-        """Change the warehouse as a template says, and nothing else. Returns the statements that ran. Raises InvalidInput."""
+        """Apply a template's settings to the warehouse, and change no others. Returns the SQL that ran. Raises InvalidInput."""
         name = self._address.warehouse
         row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name or ""))
         if row is None:
@@ -223,7 +223,8 @@ class SnowflakeTarget:
         )
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
-        """Return the credits of the warehouse in this time: estimated by its size, and metered if that is known already."""
+        """Return the credits of the warehouse in this time: ``estimated`` by its size, and ``metered`` if Snowflake has counted
+        them already. Empty if the role may not see the warehouse."""
         name = self._address.warehouse or ""
         row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name))
         if row is None:
@@ -281,14 +282,14 @@ def _rows(connection: Any, sql: str) -> list[Row]:
 
 
 def _shown_warehouse(connection: Any, name: str) -> Row | None:
-    """Return a warehouse's row of SHOW WAREHOUSES, which needs no warehouse to run; None if the role may not see it."""
+    """Return a warehouse's row of SHOW WAREHOUSES, which works while the warehouse is suspended; None if it is not listed."""
     stored = stored_name(name)
     rows = _rows(connection, f"SHOW WAREHOUSES LIKE {like_pattern(stored)}")
     return next((row for row in rows if row["name"] == stored), None)
 
 
 def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-    """Insert all rows in one transaction, many at a time as one statement. Returns how many."""
+    """Insert all rows in one transaction, with many rows in each statement. Returns the number of rows."""
     _fetch(connection, "BEGIN", ())
     try:
         rest, added = iter(rows), 0

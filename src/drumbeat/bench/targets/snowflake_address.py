@@ -88,7 +88,7 @@ class SnowflakeAddress:
 
 
 def address_of(url: str, environment: Mapping[str, str] = os.environ) -> SnowflakeAddress:
-    """Read a snowflake:// URL. What it lacks comes from the environment: SNOWFLAKE_ACCOUNT, SNOWFLAKE_USER and so on.
+    """Read a snowflake:// URL. Parts missing in the URL come from the environment: SNOWFLAKE_ACCOUNT, SNOWFLAKE_USER and so on.
 
     Raises InvalidSettings, with a message that never shows a secret.
     """
@@ -129,7 +129,7 @@ def _secret(parts: SplitResult, environment: Mapping[str, str]) -> str:
 
 
 def _authenticator(said: str | None, key_file: str | None, secret: str) -> str:
-    """Without a word about it, a private key means key pair, and anything else is a password."""
+    """Return the URL's ``authenticator`` or, if it names none: key_pair if a private key is given, else password."""
     if said:
         return _one_of("authenticator", said.lower(), AUTHENTICATORS)
     return "key_pair" if key_file or _KEY_MARK in secret else "password"
@@ -148,7 +148,7 @@ def _required(name: str, value: str | None) -> str:
 
 
 def _account(value: str | None) -> str:
-    """The account identifier. A wrong one is never shown: it may be part of a password."""
+    """Return the account identifier. Raises InvalidSettings, without showing an invalid one: it may be part of a password."""
     account = _required("ACCOUNT", value).removesuffix(".snowflakecomputing.com")
     if not _ACCOUNT.fullmatch(account):
         raise InvalidSettings(
@@ -159,7 +159,7 @@ def _account(value: str | None) -> str:
 
 
 def _place(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return host, port and protocol. Without encryption only this machine may be reached: a secret is sent."""
+    """Return host, port and protocol. Raises InvalidSettings for http to another machine: the secret would not be encrypted."""
     place: dict[str, Any] = {name: options[name] for name in _SHOWN_OPTIONS if options.get(name)}
     if port := place.pop("port", None):
         if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
@@ -188,7 +188,7 @@ def private_key(text: str, location: str) -> bytes:
 
 
 def _in_lines(text: str) -> str:
-    """Return a key in PEM with its line breaks again: a prompt takes one line, in which they are spaces or \\n."""
+    """Restore the line breaks of a private key in PEM: a key that was entered in one line has spaces or \\n instead."""
     found = _PEM.search(text)
     if found is None:
         return text
@@ -202,7 +202,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 
 
 def quoted_part(name: str) -> str:
-    """Quote one name. Snowflake keeps names that were never quoted in upper case, so a plain name is quoted in upper case."""
+    """Quote one name. A name that needs no quotes becomes upper case, as Snowflake stores unquoted names in upper case."""
     if len(name) > 1 and name[0] == name[-1] == '"':
         return name
     plain = name.upper() if _PLAIN.fullmatch(name) else name

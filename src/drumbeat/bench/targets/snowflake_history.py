@@ -1,4 +1,4 @@
-"""What Snowflake recorded about a run: its statements by query tag, and the credits of its warehouse."""
+"""Reads what Snowflake recorded about a run: its statements, found by query tag, and the credits of its warehouse."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ _METERED = (
 
 
 class _Totals:
-    """Adds up the rows of the history, by name; ``KIND.NAME`` for one kind of operation."""
+    """Adds up the rows of the history: totals by name for all statements, and as ``KIND.NAME`` for each kind of operation."""
 
     def __init__(self) -> None:
         self.found: dict[str, float] = {}
@@ -62,7 +62,8 @@ class _Totals:
 
 
 def read_totals(connection: Any, tag: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
-    """Read a run's statements from the live history, slice by slice; a very long run's from ACCOUNT_USAGE. Blocks."""
+    """Read the totals of a run's statements from the live history, slice by slice; if more than ``MOST_LIVE`` are expected,
+    from ACCOUNT_USAGE. Blocks."""
     totals, is_cut, is_live = _Totals(), False, expected <= MOST_LIVE
     count = max(1, math.ceil(expected / _PER_SLICE)) if is_live else 1
     with connection.cursor() as cursor:
@@ -79,7 +80,8 @@ def read_totals(connection: Any, tag: str, since: datetime, until: datetime, exp
 
 
 def read_credits(connection: Any, warehouse: Mapping[str, Any], since: datetime, until: datetime) -> dict[str, float]:
-    """Return the credits of a warehouse: estimated by size, clusters and time, and metered, once that hour is known."""
+    """Return the credits of a warehouse: ``estimated`` by size, clusters and time, and ``metered`` if Snowflake has counted
+    them already. ``clusters`` and ``per_hour`` are what the estimate is based on."""
     hourly = credits_per_hour(warehouse)
     hours = max(until - since, _SHORTEST_BILL) / timedelta(hours=1)
     clusters = max(int(warehouse.get("started_clusters") or 1), int(warehouse.get("min_cluster_count") or 1))
@@ -94,7 +96,7 @@ def read_credits(connection: Any, warehouse: Mapping[str, Any], since: datetime,
 
 
 def kind_of(tag: str) -> str:
-    """Return the kind of operation in a query tag (see ``tag_of``)."""
+    """Return the kind of operation in a query tag (see ``tag_of``); empty if the tag has none."""
     return tag.split(":", 3)[3] if tag.count(":") >= 3 else ""
 
 

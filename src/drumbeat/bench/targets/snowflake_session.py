@@ -48,7 +48,8 @@ def driver() -> Any:
 
 
 def connect(address: SnowflakeAddress, limit: timedelta, parameters: Mapping[str, Any], warehouse: str | None = None) -> Any:
-    """Open a session with autocommit. Blocks. Raises InvalidSettings if the sign-in is refused, else OperationFailure."""
+    """Open a session with autocommit. Blocks. Raises InvalidSettings if the sign-in is refused, OperationFailure on other
+    errors."""
     options = address.connect_options()
     if warehouse:
         options["warehouse"] = warehouse
@@ -114,7 +115,8 @@ class TaggedSession:
         self._cancel(self._id, lambda send: self._if_running(turn, send))
 
     def _if_running(self, turn: int, send: Callable[[], None]) -> None:
-        """Call ``send`` unless another operation has begun since; none begins meanwhile. A late cancellation hits nobody."""
+        """Call ``send`` if operation number ``turn`` is still the latest. No operation can begin during the call, so that a
+        late cancellation never stops the next operation."""
         with self._between:
             if self._turn == turn:
                 send()
@@ -165,7 +167,8 @@ class Canceller:
         self._lock = threading.Lock()
 
     def cancel(self, session_id: int, if_running: IfRunning) -> None:
-        """Ask for the cancellation and return at once. ``if_running`` calls what it is given while the statement still runs."""
+        """Cancel the session's statement in the background; returns at once. ``if_running(f)`` calls ``f`` only if the session
+        has not begun another operation meanwhile."""
         with self._lock:
             if self._lane is None:
                 self._lane = CallThread("drumbeat-snowflake-cancel")
@@ -195,7 +198,7 @@ class Canceller:
 
 
 def session_parameters(tag: str, limit: timedelta, *, cached_results: bool) -> dict[str, Any]:
-    """Return the settings of a load's session: tag, statement timeout in whole seconds, and whether old results may be used."""
+    """Return the settings of a session: query tag, statement timeout in whole seconds, whether cached results may be used."""
     return {
         "QUERY_TAG": tag_of(tag, ""),
         "STATEMENT_TIMEOUT_IN_SECONDS": max(1, math.ceil(limit.total_seconds())),
@@ -235,9 +238,9 @@ def rows_of(cursor: Any) -> int:
 
 
 def failure_of(error: Any, index: int) -> OperationFailure:
-    """Return the error with its number as code, or its SQLSTATE where Snowflake gave no number.
+    """Return an error as OperationFailure. Its code is Snowflake's error number or, if there is none, the SQLSTATE.
 
-    An error without a SQLSTATE is the connector's own: Snowflake did not answer."""
+    An error without a SQLSTATE comes from the connector, because Snowflake did not answer: it counts as a lost connection."""
     number, sqlstate = error.errno or 0, error.sqlstate or ""
     lost = not sqlstate or sqlstate.startswith("08") or number in _GONE or 250_000 <= number < 253_000
     outcome = TIMED_OUT if number in _TIMED_OUT else LOST if lost else FAILED
@@ -245,7 +248,7 @@ def failure_of(error: Any, index: int) -> OperationFailure:
 
 
 def code_of(error: Any) -> str:
-    """Return the error's number with six digits, as Snowflake's own messages have it; else its SQLSTATE."""
+    """Return the error's number with six digits, as Snowflake's messages show it; if it has no number, its SQLSTATE."""
     number = error.errno
     return f"{number:06d}" if isinstance(number, int) and number > 0 else error.sqlstate or ""
 

@@ -1,4 +1,4 @@
-"""Snowflake's tables: what they are made of, and portable DDL rewritten for standard and hybrid tables."""
+"""Describes Snowflake's tables (columns, keys, kind), and rewrites portable DDL for standard and hybrid tables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def quoted(name: str) -> str:
 
 
 def like_pattern(stored: str) -> str:
-    """Return a stored name as the pattern of SHOW … LIKE, as a literal: its own % and _ stand for themselves."""
+    """Return a stored name as a quoted pattern for SHOW … LIKE. A % or _ in the name is escaped, so that it matches itself."""
     plain = stored.replace("\\", "\\\\").replace("'", "''")
     return "'" + plain.replace("_", "\\\\_").replace("%", "\\\\%") + "'"
 
@@ -59,7 +59,8 @@ def value_type(native: str) -> ValueType:
 
 
 def table_kind(row: Row) -> str:
-    """Return standard, hybrid, interactive or dynamic, from the table's row of SHOW TABLES. Older accounts lack some marks."""
+    """Return standard, hybrid, interactive or dynamic, from the table's row of SHOW TABLES. If an ``is_*`` column is missing,
+    as in older accounts, the table is not of that kind."""
     return next((kind for kind in ("hybrid", "interactive", "dynamic") if row.get(f"is_{kind}") == "Y"), "standard")
 
 
@@ -81,7 +82,7 @@ def description_of(
 
 
 def single_key(keys: Sequence[Row]) -> str | None:
-    """Return the column of the primary key, unless it has several or there is none."""
+    """Return the column of the primary key; None if the key has several columns, or if the table has no key."""
     return shown_name(str(keys[0]["column_name"])) if len(keys) == 1 else None
 
 

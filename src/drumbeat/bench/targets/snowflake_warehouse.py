@@ -12,7 +12,7 @@ _QUEUED = "Warehouse:queued"
 
 
 def signals_of(row: Mapping[str, Any]) -> ServerSignals:
-    """Return running and queued statements. A statement that queues is active, and waits for the warehouse."""
+    """Return the numbers of running and queued statements. A queued statement counts as active, and as waiting."""
     running, queued = int(row.get("running") or 0), int(row.get("queued") or 0)
     return ServerSignals(
         at=timedelta(),
@@ -25,7 +25,7 @@ def signals_of(row: Mapping[str, Any]) -> ServerSignals:
 
 
 def changes_of(row: Mapping[str, Any], wanted: WarehouseSettings) -> list[str]:
-    """Return the statements that bring a warehouse to what is wanted; none where it is so already."""
+    """Return the SQL that gives a warehouse the wanted settings; empty if the warehouse already has them."""
     name, said = quoted_part(str(row["name"])), []
     if wanted.size is not None and size_named(wanted.size) != row["size"]:
         said.append(f"WAREHOUSE_SIZE = '{size_named(wanted.size).upper()}'")

@@ -20,7 +20,7 @@ def with_password(url: str, password: str) -> str:
 
 
 def with_warehouse(url: str, name: str | None) -> str:
-    """Return a Snowflake URL with this warehouse instead of its own; any other URL, or one without a name, as it is."""
+    """Return a Snowflake URL with ``name`` as its warehouse. Without a name, or for another database, the URL is unchanged."""
     if not name or not url.lower().startswith("snowflake:"):
         return url
     parts = urlsplit(url)

@@ -45,7 +45,7 @@ class TemplateBlock(BaseModel):
 
 
 class WarehouseBlock(TemplateBlock):
-    """The Snowflake warehouse under test. What is not given stays as it is; after the run nothing is changed back."""
+    """The Snowflake warehouse under test. Settings that are not given stay unchanged; no setting is restored after the run."""
 
     name: str | None = Field(default=None, description="a warehouse instead of the one in the URL")
     size: WarehouseSize = Field(default=None, description="size it is given when the run starts, such as Medium")

@@ -90,7 +90,7 @@ def _setting(text: str) -> tuple[Path, Any]:
     name, separator, value = text.partition("=")
     path = tuple(part.strip() for part in name.strip().split("."))
     if not separator or not all(path):
-        raise InvalidInput(f"expected a setting such as scaling.max_workers=10, got {name!r} without a value or a name")
+        raise InvalidInput(f"expected a setting such as scaling.max_workers=10, got {name!r}: a name or = is missing")
     try:
         return canonical_path(path), read_yaml(value, "a value in YAML") if value.strip() else ""
     except InvalidInput as exc:
@@ -141,7 +141,8 @@ def _schema_at(schema: dict[str, Any], path: Path) -> Mapping[str, Any]:
 
 
 def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that the node's ``$ref`` refers to, also where it may be null; or the node itself if it has none."""
+    """Return the schema that the node's ``$ref`` refers to, also if the ``$ref`` is in its ``anyOf`` (as for a field that may
+    be null). Without a ``$ref``, return the node itself."""
     referring: Mapping[str, Any] = next((each for each in (node, *node.get("anyOf", ())) if "$ref" in each), {})
     name = str(referring.get("$ref", "")).rpartition("/")[2]
     return schema["$defs"][name] if name else node

@@ -23,8 +23,8 @@ _DENSE = 0.9  #: if this share of the key range exists, random keys are used ins
 async def resolved(document: TemplateDocument, target: Target) -> TemplateDocument:
     """Return the template with its final SQL: statements are generated, and new keys start above the highest existing key.
 
-    A template that names a standard workload is returned unchanged if its load needs no change, or if a template cannot express
-    the changed load.
+    A template that names a standard workload is returned unchanged if its load needs no change, or if a ``workload`` block
+    cannot express the load (as for TPC-C). The workers then build the load from the name and scale of the workload.
     """
     load = await _load(document, target)
     final = replace(await with_keys_above_existing(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
@@ -93,5 +93,5 @@ def _is_dense(table: TableDescription) -> bool:
 
 def _table(document: TemplateDocument) -> str:
     if not document.table:
-        raise InvalidInput("workload.table: expected the table for the SQL; set it here or in target.table")
+        raise InvalidInput("workload.table: expected the name of the table for the SQL, got none; set it, or set target.table")
     return document.table

@@ -64,7 +64,7 @@ def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def canonical_path(path: Path) -> Path:
-    """Return the canonical path of a field, given by that path or by an older name."""
+    """Return the canonical path of a field. ``path`` can be an older name of the field, or already the canonical path."""
     return SPELLINGS.get(path, path)
 
 

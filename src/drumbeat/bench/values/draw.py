@@ -1,4 +1,4 @@
-"""Draws random values for operations, many at a time. Each worker draws new keys from a range of its own, by slot number."""
+"""Draws random values for operations, many at a time. Each worker slot has its own range of new keys."""
 
 import string
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype=
 
 @dataclass(slots=True)
 class Draw:
-    """One worker's random generator, and its slot (the worker's number), which decides which keys it uses."""
+    """One worker's random generator. The worker's slot (its number) decides which new keys and list positions it gets."""
 
     slot: int
     chance: np.random.Generator
@@ -55,8 +55,10 @@ class Draw:
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def positions(self, size: int, begin: int, count: int) -> Drawn:
-        """Return ``count`` positions of this worker in a list of ``size`` items, from its position number ``begin`` on. No two
-        workers get the same position."""
+        """Return ``count`` positions in a list of ``size`` items, all of this worker's share (every ``slots``-th position).
+
+        The first one is number ``begin`` of the share. After the last position of the share, the first one follows again.
+        No two workers get the same position."""
         if size <= self.slot:
             raise InvalidInput(f"expected a list of at least {self.slots} values, one for each worker slot, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
@@ -73,7 +75,7 @@ class Draw:
         return np.arange(first, first + count, dtype=np.int64)
 
     def likely_inserted(self, value: NewKey | None) -> int:
-        """Return how many of the drawn new keys the database probably has by now: all except those of the last batch."""
+        """Return how many drawn new keys are probably in the database: all but the last batch, as it might not be sent yet."""
         return self.drawn_keys.get(value.first, range(0)).start if value else 0
 
 
@@ -93,7 +95,9 @@ class ValueStream:
             _check_span(value, draw.slots)
 
     def next(self, count: int, earlier: Sequence[Drawn]) -> Drawn:
-        """Return one value for each of ``count`` operations; ``earlier``: values of the operations' earlier placeholders."""
+        """Return one value for each of ``count`` operations.
+
+        ``earlier``: the values of the operations' earlier placeholders, which ``same_as`` repeats."""
         begin, self._drawn = self._drawn, self._drawn + count
         match self._value:
             case KeyValue():

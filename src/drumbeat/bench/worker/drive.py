@@ -254,7 +254,10 @@ async def _drive(
 
 
 async def wait_for_connections(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
-    """Wait until all connections are open. Returns None, or why fewer are open. Raises InvalidInput if none is open."""
+    """Wait until all connections are open or no more come. Returns why some are missing; None if all are open, or if stopped.
+
+    Raises InvalidInput if none could be opened.
+    """
     most, since = 0, clock.elapsed()
     while (held := runner.engine.held) < connections and not watcher.stop.is_set():
         if held > most:

@@ -58,7 +58,7 @@ class ResultStore(Protocol):
 class BenchWorkload:
     """Runs one worker's share of a run's load.
 
-    ``prepare`` calls ``build`` once, which opens the target and returns the runner and a function that classifies errors.
+    ``prepare`` calls ``build`` once; ``build`` opens the target, and returns the runner and a function that classifies errors.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class BenchWorkload:
         self._running.start(phase, target)
 
     def _pace(self, qps: float | None) -> None:
-        """Set the operations per second. None means full speed; in load mode QPS it keeps the rate, which is 0 at first."""
+        """Set the operations per second; None means full speed. In load mode QPS, None keeps the current rate (0 at first)."""
         if qps is None and self._running.is_paced:
             qps = self._qps or 0.0
         self._qps = qps
@@ -142,7 +142,7 @@ class BenchWorkload:
         )
 
     def _drop_overdue(self) -> None:
-        """Drop the overdue operations if the load is more than a second behind its rate. Does nothing while measuring."""
+        """Drop the overdue operations if the load is more than a second behind its rate. While measuring, none are dropped."""
         if self._qps is not None:
             self._running.forgive(self._qps * _MOST_OVERDUE.total_seconds())
 
@@ -180,7 +180,7 @@ class BenchWorkload:
         )
 
     async def ended(self) -> None:
-        """Run the load until cancelled, or until an error ends the load; raises that error. A load never ends by itself."""
+        """Run the load until this call is cancelled. An error that ends the load is raised, in an ExceptionGroup."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._file_executions())
             group.create_task(self._running.run())
@@ -198,7 +198,7 @@ class BenchWorkload:
             self._filed += len(fresh)
 
     async def _store_with_retries(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write results that no other process has. Retries while the store is unavailable, until the worker is cancelled."""
+        """Store results, which no other process has: retry while the store is unavailable, until the worker is cancelled."""
         while True:
             try:
                 return await write()

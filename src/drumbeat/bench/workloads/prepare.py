@@ -2,7 +2,7 @@
 
 Tables are filled in order, in chunks that are added completely or not at all. After an interruption, ``prepare`` adds only
 the missing rows, found by key range. A table whose rows the load itself adds or deletes cannot be checked, so it counts as
-filled once a later table has rows. To prepare it at another scale, set ``fresh``: the workload's tables are then dropped first.
+filled once a later table has rows. To prepare a workload at another scale, set ``fresh``: its tables are then dropped first.
 """
 
 import logging
@@ -149,7 +149,7 @@ def _key(table: StandardTable, number: int) -> tuple[int, ...]:
 
 
 def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """Return a query for keys from ``first`` to ``last`` that can use an index on the first key column, and its arguments."""
+    """Return a query for the keys from ``first`` to ``last``, and its arguments. It can use an index on the first column."""
     lead, count = table.key[0], len(first)
     bounds = [
         f"{lead} >= $1 AND {lead} <= ${count + 1}",

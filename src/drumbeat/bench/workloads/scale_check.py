@@ -1,4 +1,4 @@
-"""Checks that tables are large enough for a workload's scale: a lookup of a missing key would be faster than a real one."""
+"""Checks that tables are large enough for a workload's scale. In a smaller table, many lookups find no row and are too fast."""
 
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.standard import Scaled

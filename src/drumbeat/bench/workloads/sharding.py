@@ -101,7 +101,7 @@ def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue
     if high - low + 1 < fewest:
         raise InvalidInput(
             f"sharding: partition {slot % sharding.partitions} has the keys {begin} to {end}, and {kind} uses the keys "
-            f"{key.low} to {key.high}: expected {fewest} or more keys in both ranges, got {max(high - low + 1, 0)}; "
+            f"{key.low} to {key.high}: expected {fewest} or more keys that are in both ranges, got {max(high - low + 1, 0)}; "
             "lower sharding.total_partitions, or correct sharding.key_range"
         )
     return replace(key, low=low, high=high)
@@ -110,7 +110,7 @@ def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue
 def partition(sharding: Sharding, slot: int, low: int, high: int) -> tuple[int, int]:
     """Return the first and last key of the partition of the worker in ``slot``.
 
-    The range that is divided is the one in ``sharding``; if it has none, ``low`` to ``high``.
+    The range in ``sharding`` is divided; if ``sharding`` has no range, the range from ``low`` to ``high`` is divided.
     """
     first = low if sharding.low is None else sharding.low
     count = (high if sharding.high is None else sharding.high) - first + 1

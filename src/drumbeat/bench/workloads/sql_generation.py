@@ -98,7 +98,7 @@ def scaled_weights(weights: Mapping[Kind, int], table: str, left_out: Mapping[Ki
     total = sum(weights.values())
     if not total:
         reasons = "; ".join(f"{kind}: {reason}" for kind, reason in left_out.items())
-        raise InvalidInput(f"no operation can be generated for {table}: {reasons}; write operations yourself")
+        raise InvalidInput(f"no operation can be generated for {table}: {reasons}; set workload.operations instead")
     exact = {kind: weight * 100 / total for kind, weight in weights.items()}
     shares = {kind: floor(share) for kind, share in exact.items()}
     by_remainder = sorted(shares, key=lambda kind: shares[kind] - exact[kind])

@@ -46,8 +46,8 @@ async def sample_pools(target: Target, description: TableDescription, concurrenc
     """Sample existing values of a table; the same seed gives the same sample.
 
     If the key is a number, consecutive rows are read at 100 places of the key range, at a cost that does not depend on the
-    table's size; otherwise the first rows are read. Twice as many rows are read as are used. A column with fewer values
-    than there are worker slots has its values repeated until there is one for each slot.
+    table's size; otherwise the first rows are read. Twice as many rows as needed are read, and half of them chosen at random. A
+    column with fewer values than there are worker slots has its values repeated until there is one for each slot.
     """
     sizes, columns = PoolSizes.of(concurrency), {column.name: column for column in description.columns}
     sampler = _Sampler(target, description, np.random.default_rng(seed))
@@ -76,7 +76,7 @@ class _Sampler:
         return {column.name: _enough([plain(row[index]) for row in chosen], column) for index, column in enumerate(columns)}
 
     async def _read(self, names: Sequence[str], count: int) -> list[Sequence[Any]]:
-        """Read about ``count`` distinct rows; if the table has a numeric key, it is added as the last value of each row."""
+        """Read about ``count`` distinct rows. If the table has a numeric key, the key is added at the end of each row."""
         low, high = self._table.key_low, self._table.key_high
         if self._table.key is None or low is None or high is None:
             return list(await self._target.fetch(self._sql("SELECT {columns} FROM {table} LIMIT $1", names), (count,)))

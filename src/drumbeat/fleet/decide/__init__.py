@@ -41,7 +41,7 @@ class DecisionStep:
 
 
 def decide(view: FleetView) -> Decision[Action]:
-    """Decide how to clean up after ended and failed workers and reach the number of workers that policy and limits ask for."""
+    """Decide the actions: clean up after ended and failed workers, then start or drain workers to reach the wanted number."""
     decided = decide_step(view)
     return Decision(
         actions=decided.actions,

@@ -106,7 +106,7 @@ def _split_busy(staying: Sequence[Worker], jobs_by_worker: JobsByWorker) -> tupl
 
 
 def _still_here(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> tuple[tuple[Worker, ...], Sequence[Worker]]:
-    """Return the live workers, and those of them not asked to drain; both without workers whose rows this beat closes."""
+    """Return the live workers, and the live workers not asked to drain. Both leave out workers whose rows this beat closes."""
     if not gone and not any(isinstance(action, Closing) for action in recovered.actions):
         return recovered.living, recovered.staying
     living = tuple([worker for worker in view.workers if worker.is_live and worker.worker_id not in gone])
@@ -114,7 +114,7 @@ def _still_here(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> t
 
 
 def is_exempt(worker: Worker) -> bool:
-    """Whether a worker is exempt from capacity, that is, it is watched but does not count as one of the wanted workers."""
+    """Whether a user exempted the worker from capacity: it is watched, but does not count as one of the wanted workers."""
     return bool(worker.meta.get(CAPACITY_EXEMPT))
 
 
@@ -250,9 +250,10 @@ def _ended(recovered: Recovered) -> list[Worker]:
 
 
 def unstarted(view: FleetView, classified: Classified) -> list[Worker]:
-    """Return the workers without an instance: it was never started, or the provider did not answer the request.
+    """Return the workers without an instance: it was never requested, or the provider did not answer the request.
 
-    If the provider allows two instances of one name, a worker is returned only if its last two lists lack the instance.
+    If the provider allows two instances of one name, a worker is returned only if the provider's last two lists lack its
+    instance. If the provider's list is incomplete, no worker is returned.
     """
     if view.instances_partial:
         return []

@@ -73,7 +73,7 @@ def _never_ready(view: FleetView, worker: Worker) -> Fail | None:
 
 
 def stuck_timeout(policy: FleetPolicy) -> timedelta | None:
-    """Return how long a worker can hold a job without a timeout: by default 300 s with ``queue_ratio``, else None, no limit."""
+    """Return how long a worker can hold a job that has no timeout; None: no limit. ``queue_ratio`` has a default of 300 s."""
     legacy = LEGACY_STUCK_TIMEOUT if policy.policy is PolicyName.QUEUE_RATIO else None
     return legacy if policy.stuck_timeout is None else policy.stuck_timeout
 
@@ -100,7 +100,7 @@ def _lease_over(view: FleetView, held: HeldJob) -> bool:
 
 
 def _slack(held: HeldJob) -> timedelta:
-    """Return the extra time before a job with a timeout counts as stuck: in it, the worker ends the job and reports it."""
+    """Return how long after its timeout a job counts as stuck: its worker needs time to end and report it. 0 if no timeout."""
     return timedelta() if held.timeout is None else max(held.timeout * 0.1, timedelta(seconds=30))
 
 

@@ -122,8 +122,9 @@ def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> f
     """Return how many seconds to keep a worker that is not needed: the time that would have cost least in these past gaps.
 
     In a gap the worker is not needed; ``loss_cost`` is the cost, in seconds, if it is gone when the gap ends. The result is
-    ``loss_cost`` or one of a few multiples of ``restart``. It costs at most twice as much as the best choices for gaps that are
-    known in advance, even if the worst gap comes next; ``loss_cost`` itself always meets this condition."""
+    ``loss_cost`` or one of a few multiples of ``restart``. A time is chosen only if it costs at most twice as much as the ideal
+    choices, which know the length of each gap in advance. This must hold even if the next gap has the worst length; it always
+    holds for ``loss_cost``."""
     best = sum([min(gap, loss_cost) for gap in gaps])
     choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))
     costs = {keep: cost_of_keeping(keep, gaps, loss_cost) for keep in choices}

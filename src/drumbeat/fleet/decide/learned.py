@@ -91,8 +91,9 @@ def mean_service(services: Sequence[ServiceTime], types: Mapping[str, int]) -> f
 
 
 def service_time(view: FleetView, services: Sequence[ServiceTime]) -> float | None:
-    """Return the seconds a job takes: the measured mean. Without one, return ``expected_service``, or the time that a job has
-    been held if that is longer; None if neither is known."""
+    """Return the seconds a job takes: the measured mean. If no job was measured, return ``expected_service`` or the longest
+    time that a job has been held so far, whichever is longer. None if ``expected_service`` is not set and no job has been
+    held for ``_MIN_HELD``."""
     measured = mean_service(services, view.queue.types if view.queue else {})
     if measured is not None:
         return measured

@@ -83,7 +83,9 @@ def _slo(view: FleetView, classified: Classified) -> Iterator[RuleWish]:
 
 
 def bounds_at(policy: FleetPolicy, now: datetime) -> tuple[int, int, str]:
-    """Return the current minimum and maximum of workers, and what sets them: the policy, or the last schedule that applies."""
+    """Return the current minimum and maximum of workers, and what sets them: ``policy``, or ``schedule`` if a schedule applies.
+
+    If several schedules apply, the last one that sets a minimum (or a maximum) counts."""
     least, most, whose = policy.min_workers, policy.max_workers, "policy"
     for schedule in policy.schedules:
         if applies(schedule, now):

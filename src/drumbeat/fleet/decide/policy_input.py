@@ -59,13 +59,16 @@ def _free_in(view: FleetView, classified: Classified, state: FleetState, lag: ti
 
 
 def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:
-    """Estimate the seconds until a starting worker is ready, if a start takes ``lag``; at least ``lag`` / 4 before it joins."""
+    """Estimate the seconds until a starting worker is ready, if a start takes ``lag``. Even if the worker is late, this is at
+    least ``lag`` / 4 before the worker joins, and at least 1 s after."""
     left = lag - (now - (worker.created_at or now))
     return max(left, lag / 4).total_seconds() if worker.status == "spawning" else max(left.total_seconds(), 1.0)
 
 
 def remaining(age: float, progress: float | None, mean: float | None) -> float:
-    """Estimate the seconds a job still takes, from its age and progress, or the mean. The estimate grows if the job is late."""
+    """Estimate the seconds a job still takes: from its age and progress if it reports progress, else from the jobs' ``mean``.
+
+    If the job is older than ``mean``, or ``mean`` is unknown, the estimate grows with the job's age."""
     if progress and 0.05 < progress < 1:
         return age * (1 - progress) / progress
     if mean is None:

@@ -17,7 +17,7 @@ DEFAULTS = FleetPolicy()
 
 
 def respawn(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[Spawn]:
-    """Start an instance for each worker's row without one: a controller died before the start, or the provider did not answer.
+    """Start the instances of workers that have only a row: a controller died before the start, or the provider did not answer.
 
     An instance that was started once is not started again, even if the provider does not list it: if it does not join in
     time, another worker replaces it."""
@@ -86,8 +86,8 @@ def drain(view: FleetView, classified: Classified, bounded: BoundedDecision) -> 
 
 
 def _drain_exempt(view: FleetView, classified: Classified) -> list[AskToDrain]:
-    """Drain exempt workers (which do not count as wanted) if the money ceilings do not allow all of them, even if
-    every other worker is drained."""
+    """Drain exempt workers (which do not count as wanted) if the money ceilings would not allow all of them even in a fleet
+    without other workers."""
     if not classified.exempt:
         return []
     allowed, name = affordable(view, classified.exempt, classified.staying)
@@ -146,8 +146,8 @@ def _may_stop_starting(view: FleetView, worker: Worker) -> bool:
 
 
 def _drainable_idle(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[Worker]:
-    """Return the idle workers that can be drained: all of them; but under the policy ``lag_aware``, in a fleet that is not
-    ``above`` its limits, only workers that have been ready for some time."""
+    """Return the idle workers that can be drained: usually all. Under ``lag_aware``, only workers that have been ready for some
+    time, unless the fleet has more workers than its limits allow (``above``)."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return idle
     since = view.now - restart(view)
@@ -168,16 +168,16 @@ def _newest_first(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
 
 
 def _spare_count(view: FleetView, classified: Classified, bounded: BoundedDecision, *, above: bool) -> int:
-    """Return how many idle workers can be drained: all; but under the policy ``lag_aware``, in a fleet that is not ``above``
-    its limits, only the surplus over the wanted number."""
+    """Return how many idle workers can be drained: usually all. Under ``lag_aware``, only the surplus over the wanted number,
+    unless the fleet has more workers than its limits allow (``above``)."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(classified.idle)
     return max(len(classified.busy) + len(classified.idle) - bounded.verdict.desired, 0)
 
 
 def idle_limit(view: FleetView, *, above: bool) -> timedelta:
-    """Return how long a worker must be idle before it is drained. The policy has one time for a fleet ``above`` its limits and
-    one for other fleets; under ``lag_aware`` both are 0 by default."""
+    """Return how long a worker must be idle before it is drained. The policy has one time for a fleet with more workers than
+    its limits allow (``above``), and one for other fleets; under ``lag_aware`` both are 0 by default."""
     limit = view.policy.overcapacity_idle_timeout if above else view.policy.idle_timeout
     usual = DEFAULTS.overcapacity_idle_timeout if above else DEFAULTS.idle_timeout
     return timedelta() if view.policy.policy is PolicyName.LAG_AWARE and limit == usual else limit

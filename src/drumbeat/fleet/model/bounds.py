@@ -62,7 +62,8 @@ def number(name: str, value: Any, *, integer: Literal[True]) -> int: ...
 @overload
 def number(name: str, value: Any, *, integer: bool) -> int | float: ...
 def number(name: str, value: Any, *, integer: bool) -> int | float:
-    """Read a number from text or JSON. Raises ValueError, TypeError, OverflowError."""
+    """Read a number from text or JSON. Raises ValueError if it is not a number, not finite or (with ``integer``) not whole;
+    TypeError for a value that is neither text nor a number; OverflowError for an integer that is too large."""
     if isinstance(value, bool):
         raise ValueError(f"{name} must be a number, not {value!r}")
     result = float(value)

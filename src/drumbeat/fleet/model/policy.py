@@ -109,7 +109,9 @@ class FleetPolicy:
             )
         most = max([self.max_workers, *(each.max_workers or 0 for each in self.schedules)])
         if any((each.min_workers or 0) > most for each in self.schedules):
-            raise InvalidSettings(f"expected a schedule's min_workers ≤ max_workers, which is {most}; set both in the schedule")
+            raise InvalidSettings(
+                f"expected min_workers in every schedule ≤ max_workers ({most}), got more; set both in the schedule"
+            )
 
     @property
     def controller_gone_after(self) -> timedelta:
@@ -123,14 +125,15 @@ class FleetPolicy:
     def damping(self, name: str) -> timedelta:
         """Return the value of ``stabilisation``, ``cooldown_down`` or ``turn_after``: as set, or this policy's default.
 
-        The default is 0 for ``fixed``, which changes at once, and for ``lag_aware``, which learns how long to keep workers.
+        The default is 0 for ``fixed``, which changes at once, and for ``lag_aware``, which learns how long to keep workers. For
+        the other policies it is in ``_DEFAULT_DAMPING``.
         """
         value: timedelta | None = getattr(self, name)
         by_queue = self.policy in (PolicyName.QUEUE_RATIO, PolicyName.QUEUE_COVER)
         return value if value is not None else _DEFAULT_DAMPING[name] if by_queue else timedelta()
 
     def to_json(self) -> dict[str, Any]:
-        """Return workers, target, ramp and all fields that differ from their defaults, as JSON. Times are in seconds."""
+        """Return as JSON: workers, target, ramp, and the other fields that differ from their defaults. Times are in seconds."""
         always = {"workers", "target", "ramp"}
         listed = [each for each in fields(self) if each.name in always or getattr(self, each.name) != _default(each)]
         return {_json_name(each): _plain(getattr(self, each.name)) for each in listed}
@@ -151,7 +154,8 @@ class FleetPolicy:
         return cls(**({"min_workers": most} if most is not None and 0 <= most < least else {}) | values)
 
     def limits(self, thresholds: Thresholds) -> Thresholds:
-        """Return the time limits for workers: this policy's where it sets them, else the pool's, adjusted to fit each other."""
+        """Return the time limits for workers: this policy's where it sets them, else the pool's. Limits that must be below
+        ``lost_after`` are lowered if needed."""
         timeout = self.heartbeat_timeout
         lost = thresholds.lost_after if timeout is None else max(timeout, least_silence(thresholds))
         stale = min(thresholds.stale_after, lost / 2)

@@ -24,7 +24,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not (0 <= self.begin < 1440 and 0 <= self.end <= 1440 and all(0 <= day <= 6 for day in self.days)):
-            raise InvalidSettings(f"expected begin and end from 0 to 1440 minutes and days from 0 to 6, got {self}")
+            raise InvalidSettings(f"expected begin from 0 to 1439, end from 0 to 1440 (minutes), days from 0 to 6, got {self}")
         if abs(self.utc_offset) > _FURTHEST:
             raise InvalidSettings(f"expected a schedule's utc_offset between -14:00 and +14:00, got {self.utc_offset}")
         for name in ("min_workers", "max_workers"):
@@ -37,7 +37,8 @@ class Schedule:
 
 
 def read_schedule(given: Mapping[str, Any]) -> Schedule:
-    """Read a schedule from its JSON form. Raises InvalidSettings; KeyError, TypeError or ValueError for wrong fields."""
+    """Read a schedule from its JSON form. Raises InvalidSettings for a value out of range, KeyError for a missing field, and
+    TypeError, ValueError or OverflowError for a value that is not a number."""
     return Schedule(
         begin=number("begin", given["begin"], integer=True),
         end=number("end", given["end"], integer=True),

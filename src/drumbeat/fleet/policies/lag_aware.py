@@ -91,7 +91,7 @@ def slots_for(inputs: PolicyInput, wait: float) -> int:
 
 
 def pressure(inputs: PolicyInput) -> RuleWish:
-    """Ask for enough workers to begin all ready jobs in an acceptable time, but at most twice the busy and idle workers."""
+    """Ask for enough workers to begin all ready jobs in an acceptable time, but at most twice as many as are busy or idle."""
     ready, here = inputs.queue.ready, inputs.busy + inputs.idle
     span = max(acceptable_wait(inputs), MIN_RESTARTS * inputs.restart)
     slots = ready * (inputs.service or 0.0) / span

@@ -131,7 +131,7 @@ class SimulatedController:
         )
 
     def _spent(self, world: World, now: datetime, provider: Provider) -> Spending:
-        """Return the money spent, computed only if the policy has a money ceiling."""
+        """Return the money spent; 0 if the policy has no money ceiling, because decisions then do not depend on it."""
         policy = self._policy
         if not policy.has_ceiling:
             return Spending()

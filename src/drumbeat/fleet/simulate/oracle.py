@@ -1,8 +1,9 @@
 """The oracle: an ideal fleet that knows all arrivals in advance, and the lowest cost of beginning every job at its arrival.
 
 It starts each worker one spawn lag before its first job and pays for that start. A job takes the worker that became free
-last. A worker is kept over a gap up to the spawn lag (or the billing granule), else it is ended and started again: the cost
-is the busy time and, for each gap, the shorter of gap and lag. A policy that lets jobs wait can cost less.
+last. In the gap until its next job, a worker is kept if the gap is at most the spawn lag (or the billing granule, if longer);
+otherwise it is ended and started again. So the cost is the busy time and, for each gap, the shorter of gap and lag. A policy
+that lets jobs wait can cost less.
 """
 
 from math import ceil

@@ -87,7 +87,10 @@ class Claims:
         return await self.queue.wait(self.pool_id, within)
 
     async def overdue_in(self) -> timedelta | None:
-        """Return how long until this worker can take over a job whose lease has expired; None if there is no such job."""
+        """Return how long until this worker can take over a job whose lease has expired; None if there is no such job.
+
+        There is a wait because the store extends an expired lease once, by its length, before it takes the job back.
+        """
         return await self.jobs.overdue_in(self._claiming(1, alone=True))
 
     async def expire(self) -> Sequence[Job]:

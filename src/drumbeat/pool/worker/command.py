@@ -37,7 +37,7 @@ async def run_command(words: Sequence[str], context: JobContext) -> Any:
     if code != 0:
         raise JobFailure(f"{words[0]} ended with exit code {code}: {_text(errors).strip() or 'no error output'}")
     if len(printed) > MOST_BYTES:
-        raise InvalidInput(f"expected {words[0]} to print at most {MOST_BYTES} bytes, got more; print a file name or URL")
+        raise InvalidInput(f"expected {words[0]} to print at most {MOST_BYTES} bytes, got more; print only a file name or URL")
     return _result(printed)
 
 

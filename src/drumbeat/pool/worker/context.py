@@ -11,7 +11,8 @@ Tell = Callable[[float, str | None], None]
 
 
 class JobFailure(Exception):
-    """Raise this in a handler to fail the job: without retry if ``fatal``, else with a retry after ``retry_in`` or its backoff.
+    """Raise this in a handler to fail the job. If ``fatal``, the job is not retried; otherwise it is retried after
+    ``retry_in``, or after the job's backoff if ``retry_in`` is None.
 
     ``retry_in`` is a timedelta or a number of seconds; less than 0 counts as 0, more than ten years as ten years.
     """

@@ -55,7 +55,7 @@ class LoopExecutor:
 
 
 class ThreadExecutor(LoopExecutor):
-    """Runs every handler in a thread, coroutines on a new event loop there. Programs (``command:``) need no thread."""
+    """Runs every handler in a thread; a coroutine runs there on a new event loop. Programs (``command:``) need no thread."""
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
         if handler.is_command:

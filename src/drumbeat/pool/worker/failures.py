@@ -66,7 +66,7 @@ def _wait(retry_in: object) -> timedelta | None:
 
 
 def _bounded(number: Any) -> float | None:
-    """Limit seconds to between 0 and LONGEST_WAIT; None for NaN and infinity."""
+    """Limit seconds to between 0 and LONGEST_WAIT; None for NaN and infinity, which are invalid."""
     if number != number or number in (math.inf, -math.inf):
         return None
     return float(min(max(number, 0), LONGEST_WAIT.total_seconds()))

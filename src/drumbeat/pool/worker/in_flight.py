@@ -77,7 +77,7 @@ class InFlightJob:
             self.task.cancel()
 
     def handler_ended(self) -> None:
-        """Detach the job from its task, which runs another job next and must not be cancelled because of this one."""
+        """Detach the job from its task. The task runs another job next, and must not be cancelled because of the ended job."""
         if self.stop_outcome is not None and self.task is not None:
             while self.task.cancelling():
                 self.task.uncancel()
@@ -85,9 +85,9 @@ class InFlightJob:
 
 
 class JobTally:
-    """Counts the attempts that ended; among them the done and the failed ones (others were cancelled or released).
+    """Counts the attempts that ended, and how many of them are done or failed. The others were cancelled or released.
 
-    Counts in total, and since the last call of ``interval``.
+    The counts are totals; ``interval`` returns the counts since its last call.
     """
 
     def __init__(self) -> None:
@@ -198,7 +198,10 @@ class InFlight:
             self._left = max(self._left - len(jobs), 0)
 
     def next(self, lingering: int) -> InFlightJob | None:
-        """Return the next job to run, if a slot is free. A job whose lease might have run out is released, not run."""
+        """Return the next job to run; None if no job waits or no slot is free.
+
+        A job whose lease might have run out is released, not run.
+        """
         while self._waiting and self._running + lingering < self.slots:
             held, now = self._waiting.popleft(), self._clock.elapsed()
             if now < held.sure_until:
@@ -222,7 +225,7 @@ class InFlight:
             self._decide(held, verdict)
 
     def take_verdicts(self) -> list[JobOutcome]:
-        """Remove up to BATCH outcomes from the list and return them, to be written to the store."""
+        """Remove up to BATCH outcomes from ``verdicts`` and return them, to be written to the store."""
         taken, self.verdicts = self.verdicts[:BATCH], self.verdicts[BATCH:]
         self._move(taken, JobState.WRITING)
         return taken

@@ -80,7 +80,7 @@ class LeaseKeeper:
         return True
 
     async def poll_orders(self) -> None:
-        """Each time the event ``in_doubt`` is set, at most once per interval: read whether this worker must exit."""
+        """Check whether this worker must exit, each time the event ``in_doubt`` is set, but at most once per second."""
         while True:
             await self.in_doubt.wait()
             self.in_doubt.clear()

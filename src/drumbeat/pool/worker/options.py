@@ -108,7 +108,7 @@ def check_spec(spec: str) -> str:
 
 
 def changed_handlers(current: Mapping[str, str], added: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
-    """Return a pool's handlers after adding some and removing some. Raises InvalidInput if a type to remove has none."""
+    """Return a pool's handlers after adding some and removing some. Raises InvalidInput if a type to remove has no handler."""
     for kind in removed:
         if kind not in current:
             known = ", ".join(repr(each) for each in sorted(current)) or "none"

@@ -89,7 +89,7 @@ class ResultWriter:
                 log.info("job %s was taken from this worker before the worker could release it", token.job_id)
             elif token in self._repeated:
                 log.info(
-                    "the second write of the result of job %s was refused: the first arrived, or the job was taken over",
+                    "the second write of the result of job %s was refused: the first write arrived, or the job was taken over",
                     token.job_id,
                 )
             else:
@@ -106,7 +106,7 @@ class ResultWriter:
             return False
         except Exception:
             log.exception(
-                "failed to read which jobs a claim without an answer has claimed; they are retried when their leases run out"
+                "failed to read the jobs of a claim that got no answer; these jobs are retried when their leases run out"
             )
             held = ()
         self.is_unsure = False

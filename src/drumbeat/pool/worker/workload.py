@@ -34,7 +34,8 @@ class JobWorkload:
     """Claims and runs the jobs of one worker. A failing handler never ends the worker.
 
     One task writes outcomes and claims jobs, so that results are written in batches; one waits for notifications of new jobs;
-    four are the loops of ``LeaseKeeper``; each running job has its own. If a task fails unexpectedly, the worker exits.
+    four are the loops of ``LeaseKeeper``; one ends the worker if all its slots are stuck; the others run jobs, one at a time
+    each. If a task fails unexpectedly, the worker exits.
     """
 
     def __init__(
@@ -215,8 +216,9 @@ class JobWorkload:
         return True
 
     async def _leave_if_empty(self) -> None:
-        """Let the worker exit, because no job is left; but first take back, or wait for, jobs of other workers with an expired
-        lease. If the store is unavailable, the worker does not exit, but tries again."""
+        """Let the worker exit, because no job is left to claim. But if jobs of other workers have an expired lease, first take
+        these jobs back or, in mode drain, wait until that is possible. If the store is unavailable, the worker does not exit,
+        but tries again."""
         self._may_claim = True
         try:
             if await self._claims.expire():
@@ -232,10 +234,13 @@ class JobWorkload:
         self._done.set()
 
     async def _await_overdue(self, within: timedelta) -> None:
-        """Wait until jobs with an expired lease can be taken from other workers, or until there is a new job to claim."""
+        """Wait until jobs with an expired lease can be taken back (see ``Claims.overdue_in``), or until there is a new job."""
         if not self._waits_for_others:
             self._waits_for_others = True
-            log.warning("jobs of other workers have an expired lease; taking them over in %.0f s", within.total_seconds())
+            log.warning(
+                "jobs of other workers have an expired lease; taking them over in %.0f s unless the leases are renewed",
+                within.total_seconds(),
+            )
         began = self._clock.elapsed()
         notified = await self._claims.wait(min(max(within, _EMPTY_PAUSES[0]), IDLE))
         await self._pause(began, notified=notified)
@@ -339,7 +344,10 @@ class JobWorkload:
 
     @property
     def _listens(self) -> bool:
-        """Whether the worker waits for notifications: in mode loop, and in mode drain with more than one slot."""
+        """Whether the worker waits for notifications: in mode loop, and in mode drain with more than one slot.
+
+        In mode drain, a worker with one slot has no free slot while a job runs, and exits when no job is left.
+        """
         return self._plan.mode is Mode.LOOP or (self._plan.mode is Mode.DRAIN and self._plan.concurrency > 1)
 
     @property
@@ -348,7 +356,7 @@ class JobWorkload:
         return not self.in_flight.held_count and self._lingering >= self.in_flight.slots
 
     async def _watch_stuck(self) -> None:
-        """Exit if handlers that do not stop take up all slots: their threads end with the process, and a new worker starts."""
+        """Let the worker exit if handlers that do not stop take up all slots: their threads end only with the process."""
         while not self._done.is_set():
             await self._stuck.wait()
             self._stuck.clear()

@@ -89,7 +89,7 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
         )
 
     def drained_code(self, spawner: Spawner) -> int | None:
-        """Return the exit code that a worker shows after it was drained and left."""
+        """Return the exit code that a drained worker must have: 0, or None if the spawner cannot report it."""
         return 0 if spawner.traits.keeps_drained else None
 
     async def kill_outside(self, instance: Instance, mark: str) -> None:

@@ -67,10 +67,10 @@ class DockerClient:
     # Requests. All raise DaemonUnreachable, DaemonSilent and DaemonRefused.
 
     async def create(self, name: str, request: Mapping[str, Any]) -> str | None:
-        """Create a container and return its id; None if there is a container of that name.
+        """Create a container and return its id; None if a container of that name already exists.
 
-        If this is cancelled, it still waits for the answer: otherwise a late request could create a container after the
-        caller has removed it.
+        If this is cancelled, it still waits for the answer: otherwise the daemon could create the container after the caller
+        has looked for it, to remove it, and found none.
         """
         try:
             made = await self._ask(lambda api: api.create_container_from_config(dict(request), name), abandon=False)
@@ -97,7 +97,8 @@ class DockerClient:
         return found
 
     async def signal(self, identifier: str, number: str) -> bool:
-        """Send a signal to a container's main process, at most once; False if it does not run."""
+        """Send a signal to a container's main process; False if the container does not run. The request is never sent twice,
+        because a second SIGTERM would end the worker's jobs at once."""
         try:
             await self._ask(lambda api: api.kill(identifier, number), repeat=False)
         except DaemonRefused as exc:
@@ -107,7 +108,7 @@ class DockerClient:
         return True
 
     async def remove(self, identifier: str, *, force: bool) -> bool:
-        """Remove a container and its unnamed volumes; ``force``: kill it first. True if there is no such container.
+        """Remove a container and its unnamed volumes; ``force``: kill it first. Returns True if the container no longer exists.
 
         Returns False if it cannot be removed now: another request is removing it, or it runs and ``force`` is not set.
         """
@@ -195,7 +196,7 @@ class DockerClient:
             raise failure from exc
 
     def _disconnect(self, api: Any) -> None:
-        """Close a connection, so that the next request opens a new one: the daemon might have been upgraded meanwhile."""
+        """Close the SDK's client. The next request makes a new one, which adapts to the daemon if it was upgraded meanwhile."""
         with self._connecting:
             self._api = None if self._api is api else self._api
         api.close()
@@ -302,6 +303,6 @@ def _was_reset(exc: BaseException | None) -> bool:
 
 
 def _said(exc: BaseException) -> str:
-    """Return the message of an exception in one line: that of the operating system's error in it, if there is one."""
+    """Return one line: the message of the operating system's error that an exception wraps, or else of the exception itself."""
     error = _system_error(exc)
     return " ".join(str(error if error is not None else exc).split())

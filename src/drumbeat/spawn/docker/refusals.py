@@ -14,7 +14,7 @@ _NOT_SENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KnownRefusal:
-    """A refusal that is recognised by its text, with its cause and advice, in which ``{image}`` stands for the image's name."""
+    """A refusal that is recognised by its text, its cause, and advice. In the advice, ``{image}`` stands for the image."""
 
     pattern: re.Pattern[str]
     cause: SpawnCause

@@ -62,7 +62,7 @@ class DockerSpawner:
         name: str = "docker",
         connect: Connect | None = None,
     ) -> None:
-        """``environment`` is set for the workers; ``scope`` identifies the store; ``name``: see traits.
+        """``environment`` is set for the workers; ``scope`` identifies the store; ``name`` is the name of this engine.
 
         ``connect`` returns the SDK's client, for tests. Raises InvalidSettings if a variable of the settings is not set.
         """
@@ -169,7 +169,9 @@ class DockerSpawner:
                 return self._started(found.id, name)
             else:
                 found = None
-        raise SpawnFailed(f"worker {name[1]} of {name[0]}: its container was removed {_TRIES} times while it was started")
+        raise SpawnFailed(
+            f"worker {name[1]} of {name[0]}: its container was removed {_TRIES} times during the start; check what removes it"
+        )
 
     async def _create(self, client: DockerClient, order: Order, name: Name) -> str | None:
         """Create the worker's container and return its id; None if another request has created it. Raises SpawnFailed."""
@@ -362,5 +364,7 @@ def _passed_on(variables: Sequence[str]) -> Mapping[str, str]:
     """Return these variables of this process's environment. Raises InvalidSettings if one is not set."""
     missing = [name for name in variables if name not in os.environ]
     if missing:
-        raise InvalidSettings(f"Docker: expected the environment variable {missing[0]}, got none; set it, or correct variables")
+        raise InvalidSettings(
+            f"Docker: expected the environment variable {missing[0]}, got none; set it, or correct the setting variables"
+        )
     return {name: os.environ[name] for name in variables}

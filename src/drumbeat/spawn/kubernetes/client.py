@@ -107,7 +107,7 @@ class KubernetesClient:
         return None if answer is None else self._read(answer, KubernetesJob)
 
     async def shorten_job(self, name: str) -> None:
-        """End a Job now, by a deadline of 1 s after its start: Kubernetes ends its pods with SIGTERM, and starts no other."""
+        """End a Job now, by a deadline of 1 s after its start: Kubernetes ends its pods with SIGTERM, and starts no new pod."""
         await self._ask("patch", "jobs", name, body={"spec": {"activeDeadlineSeconds": 1}}, accepted={404})
 
     async def delete_job(self, job: KubernetesJob) -> None:

@@ -1,8 +1,8 @@
 """The Job and the Secret of a worker, as they are sent to Kubernetes.
 
-Labels must be short, so they contain hashes, by which workers are found; the exact names are in annotations. The worker's
-environment, with the store's password, is only in the Secret. The Job owns the Secret, so Kubernetes deletes both together.
-Each Job has its own Secret, so that a new Job never starts with the Secret of an earlier one.
+Workers are found by labels. A label must be short, so it contains a hash; the exact names of pool and worker are annotations.
+The worker's environment, with the store's password, is only in the Secret. The Job owns the Secret, so Kubernetes deletes both
+together. Each Job has its own Secret, so that a new Job never starts with the Secret of an earlier one.
 """
 
 import base64
@@ -32,7 +32,7 @@ _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 def job_name(scope: str, name: Name) -> str:
-    """Return the name of a worker's Job. It is always the same, so that Kubernetes refuses to create a second Job."""
+    """Return the name of a worker's Job. It is the same at every start, so that Kubernetes refuses to create a second Job."""
     return instance_name(scope, *name)
 
 
@@ -56,7 +56,7 @@ def read_name(annotations: Mapping[str, str]) -> Name | None:
 
 
 def job_manifest(scope: str, order: Order, settings: KubernetesSettings) -> Mapping[str, Any]:
-    """Return the Job of a worker, with one pod that is never restarted. It is suspended, until its Secret exists."""
+    """Return the Job of a worker, with one pod that is never restarted. The Job is suspended until its Secret exists."""
     name = (order.pool_id, order.worker_id)
     title = job_name(scope, name)
     labels = {
@@ -90,7 +90,7 @@ def job_manifest(scope: str, order: Order, settings: KubernetesSettings) -> Mapp
 
 
 def start_patch() -> Mapping[str, Any]:
-    """Return the patch that starts a Job. Its annotation marks the Job as started, even if a queue suspends it again."""
+    """Return the patch that starts a Job and annotates it as started, because a job queue might suspend the Job again."""
     return {"metadata": {"annotations": {STARTED: "true"}}, "spec": {"suspend": False}}
 
 

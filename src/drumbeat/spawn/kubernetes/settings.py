@@ -24,7 +24,7 @@ class KubernetesVolume:
     read_only: bool = False  #: whether workers may only read it
 
     def __post_init__(self) -> None:
-        """Raise InvalidSettings if it cannot be mounted."""
+        """Raise InvalidSettings if the path is not absolute."""
         if not self.path.startswith("/"):
             raise InvalidSettings(f"volume {self.claim}: expected an absolute path, got {self.path!r}")
 

@@ -48,7 +48,7 @@ _POD_WITHIN = timedelta(seconds=5)  #: after this time without a pod, a Job's ev
 
 
 class KubernetesSpawner:
-    """Starts each worker as a Job with one pod. Its name is made of store, pool and worker, so a worker has at most one Job.
+    """Starts each worker as a Job with one pod. The Job is named after store, pool and worker, so a worker has at most one Job.
 
     Spawners with the same ``scope`` and namespace see the same workers. Workers get their environment from a Secret.
     """
@@ -61,7 +61,7 @@ class KubernetesSpawner:
         clock: Clock | None = None,
         name: str = "kubernetes",
     ) -> None:
-        """``environment`` is added to that of the image; ``scope`` identifies the store; ``name``: see traits."""
+        """``environment`` is added to that of the image; ``scope`` identifies the store; ``name`` names the engine."""
         self._name = name
         self._settings = settings
         self._environment = dict(environment)
@@ -92,7 +92,7 @@ class KubernetesSpawner:
                 if started is not None:
                     self._seen[name] = started.metadata.uid
                     return self._instance(name, started, pods)
-        raise SpawnAmbiguous(f"{_subject(name)}: its Job ends as often as it is created; list the workers before trying again")
+        raise SpawnAmbiguous(f"{_subject(name)}: its Job ended or vanished at every try; list the workers before trying again")
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         self._check_open()
@@ -134,7 +134,7 @@ class KubernetesSpawner:
             self._seen.pop(name, None)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log, until its Job is deleted. Raises NotFound, SpawnError."""
+        """Return the last lines of the worker's log. Raises NotFound if it has none or its Job was deleted, SpawnError."""
         self._check_open()
         name = (pool_id, worker_id)
         pod = newest(await self._pods_of(name))
@@ -169,10 +169,10 @@ class KubernetesSpawner:
                 return None
             raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
         except Unanswered as exc:
-            raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers first") from exc
+            raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers before retrying") from exc
 
     async def _exists(self, name: Name) -> bool:
-        """Whether the worker has a Job, from an earlier start. Raises SpawnAmbiguous if that cannot be read."""
+        """Whether the worker already has a Job from an earlier start. Raises SpawnAmbiguous if the Job cannot be read."""
         try:
             return await self._client.find_job(manifests.job_name(self._scope, name)) is not None
         except SpawnError as exc:
@@ -195,7 +195,9 @@ class KubernetesSpawner:
                 return job, pods
             await self._end(name, job)
         except SpawnError as exc:
-            raise SpawnAmbiguous(f"{_subject(name)} has a Job that might be running: {exc}; list the workers first") from exc
+            raise SpawnAmbiguous(
+                f"{_subject(name)} has a Job that might be running: {exc}; list the workers before trying again"
+            ) from exc
         return None
 
     async def _start(self, order: Order, name: Name, job: KubernetesJob) -> KubernetesJob | None:
@@ -219,7 +221,7 @@ class KubernetesSpawner:
         except KubernetesRefused as exc:
             raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
         except SpawnError as exc:
-            raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers first") from exc
+            raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers before retrying") from exc
 
     # Ending
 
@@ -294,9 +296,9 @@ class KubernetesSpawner:
             return {}
 
     async def _unlisted(self, missing: Sequence[Name]) -> Mapping[Name, Instance]:
-        """Look up by name the workers that are missing in a list, and return those that exist.
+        """Look up by name the workers that Kubernetes' list lacks, in case the list is outdated. Return those that exist.
 
-        Stops if none of the first few exists, and assumes that the others have ended, too.
+        If none of the first few exists, the others are not looked up: they count as ended, too.
         """
         found: dict[Name, Instance] = {}
         for at in range(0, len(missing), _LOOKUPS):

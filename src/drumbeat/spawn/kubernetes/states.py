@@ -13,7 +13,7 @@ _USUAL = frozenset({"", "ContainerCreating", "PodInitializing"})  #: reasons to 
 
 
 def newest(pods: Sequence[KubernetesPod]) -> KubernetesPod | None:
-    """Return the running pod, or else one that has not ended, or else the newest pod; None if there are no pods."""
+    """Return a running pod; if none runs, a pod that has not ended; if all have ended, the newest pod. None without pods."""
     ranked = sorted(pods, key=lambda pod: (pod.is_running, not pod.has_ended, pod.metadata.creation_timestamp))
     return ranked[-1] if ranked else None
 
@@ -29,8 +29,8 @@ def worker_instance(
 ) -> Instance:
     """Return the instance of a worker from its Job and the Job's pods; ``job`` can be None, or ``pods`` empty.
 
-    ``refused``: why Kubernetes could not create the Job's pod; empty if it could. ``is_unfinished``: the start took too long,
-    so that without a pod the worker counts as ended.
+    ``refused``: why Kubernetes could not create the Job's pod; empty if it could. ``is_unfinished``: the Job was created some
+    time ago and never started, so that without a pod the worker counts as ended.
     """
     pod = newest(pods)
     ref = job.metadata.uid if job is not None else pod.job_uid if pod is not None else ""

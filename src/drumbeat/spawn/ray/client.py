@@ -81,7 +81,7 @@ class RayClient:
         await self._http.aclose()
 
     async def check_version(self) -> None:
-        """Raise Unanswered if the address is no Ray dashboard, or its Ray is too old. Once checked, it is not asked again."""
+        """Raise Unanswered if the address is not a Ray dashboard, or its Ray is too old. After a success, does nothing."""
         if self.version is not None:
             return
         found = self._read(await self._ask("GET", "/api/version"), _Version).ray_version

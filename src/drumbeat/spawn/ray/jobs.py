@@ -84,7 +84,7 @@ class RayJob(msgspec.Struct, frozen=True):
         return (self.metadata or {}).get(SCOPE) == scope
 
     def instance(self, price_per_hour: float, wanted: str) -> Instance:
-        """Return the job as an instance of a worker. ``wanted``: the resources it requests, to explain a wait."""
+        """Return the job as an instance. ``wanted``: a worker's resources, which are named in the reason of a pending job."""
         pool_id, worker_id = self.name
         meta: dict[str, Any] = {"submission_id": self.id, "status": self.status}
         if self.driver_node_id is not None:
@@ -107,12 +107,15 @@ class RayJob(msgspec.Struct, frozen=True):
 
 
 def job_name(scope: str, name: Name) -> str:
-    """Return the prefix of the submission ids of a worker's jobs, which is followed by a dash and a number."""
+    """Return the prefix of the submission ids of a worker's jobs. In each id, a dash and a number follow the prefix."""
     return instance_name(scope, *name, longest=DNS_LABEL)
 
 
 def latest(jobs: Sequence[RayJob]) -> RayJob | None:
-    """Return the worker's current job: its oldest live job, or else the one started last. None if there are no jobs."""
+    """Return the worker's current job: the oldest live job; if all have ended, the one started last. None if there are no jobs.
+
+    A later live job is a duplicate, which the controller that submitted it stops.
+    """
     live = [job for job in jobs if job.is_live]
     if live:
         return min(live, key=lambda job: (job.start_time or 0, job.id))
@@ -126,7 +129,7 @@ def own_output(text: str, run: str) -> str | None:
 
 
 def rays_output(text: str, message: str) -> str:
-    """Return the output of a job whose worker was never started, without the line with the command, plus Ray's message."""
+    """Return the output and Ray's message of a job whose worker was never started, without the line that shows the command."""
     said = [line for line in text.splitlines() if not line.startswith(_RAYS_LINE)]
     return "\n".join([*said, *([] if message.startswith(_RAYS_SUMMARY) else [message])])
 

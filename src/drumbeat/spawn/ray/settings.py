@@ -14,7 +14,7 @@ _REMOTE = frozenset({"https", "s3", "gs", "azure", "abfss"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayRuntimeEnv:
-    """What Ray prepares on a node before a worker starts, and which environment variables the worker gets from here."""
+    """What Ray prepares on a node before a worker starts, and which environment variables of this process the worker gets."""
 
     working_dir: str = ""  #: the address of a .zip file (https, s3, gs, …) in which workers start; empty: none
     pip: Sequence[str] = ()  #: packages that Ray installs for the worker; slow at the first start on each node

@@ -52,7 +52,7 @@ class RaySpawner:
 
     The job runs a small supervisor (see ``supervisor``), which starts the worker and exits with the worker's exit code. To
     terminate a worker, its job is stopped. To drain it, a second job on the same node sends it SIGTERM, because Ray kills a
-    stopped job after seconds. A negative exit code is the signal that ended the worker.
+    stopped job after a few seconds. An exit code of -n means that signal n ended the worker.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class RaySpawner:
                 await self._end(job)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines that the worker wrote, until it is terminated. Raises NotFound, SpawnError."""
+        """Return the last lines that the worker wrote. Raises NotFound, such as for a terminated worker, and SpawnError."""
         name = (pool_id, worker_id)
         job = latest([job for job in await self._jobs() if job.name == name and job.drains is None])
         text = None if job is None or self._is_terminated(job) else await self._open.output(job.id)
@@ -193,7 +193,7 @@ class RaySpawner:
                 return self._instance(found)
             if answer.result is Submitted.UNKNOWN:
                 raise SpawnAmbiguous(f"{subject} may have been started: {answer.why}; list the workers before trying again")
-        raise SpawnFailed(f"{subject} could not be started: other controllers start and end it at the same time")
+        raise SpawnFailed(f"{subject} could not be started: other controllers start and end it at the same time; try again")
 
     async def _stop_twin(self, kept: RayJob, mine: RayJob) -> None:
         """Stop the job that this spawner has just submitted, if another controller submitted one before."""
@@ -262,7 +262,7 @@ class RaySpawner:
             raise Unanswered(f"{_subject(job.name)} might not have been drained: {answer.why}", cause=answer.cause)
 
     async def _end(self, job: RayJob) -> None:
-        """Stop a job and wait until it has ended. A job that is still pending ends as soon as Ray has started it."""
+        """Stop a job and wait until it has ended; a pending job ends only after Ray has started the job. Raises Unanswered."""
         began, pause = self._clock.elapsed(), _FIRST_PAUSE
         is_told = await self._open.stop(job.id)
         while (now := await self._open.find_job(job.id)) is not None and now.is_live:
@@ -270,7 +270,7 @@ class RaySpawner:
             if self._clock.elapsed() - began > limit:
                 raise Unanswered(
                     f"{_subject(job.name)} has not ended: job {job.id} is still {now.status} {limit.total_seconds():g} s after "
-                    "it was stopped; Ray ends a pending job only once it has started it"
+                    "it was stopped; Ray ends a pending job only after starting the job; try again later"
                 )
             await self._clock.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
@@ -296,7 +296,7 @@ class RaySpawner:
         return age > _RAY_WRITES_WITHIN and not is_needed
 
     async def _delete(self, job: RayJob) -> str | None:
-        """Delete the record of an ended job. Returns its submission id; None if that failed, and the next list tries again."""
+        """Delete the record of an ended job. Returns the job's submission id; None if it failed: the next list tries again."""
         if job.drains is not None and job.status == "FAILED":
             log.warning("job %s failed to drain %s: %s", job.id, _subject(job.name), job.message)
         try:

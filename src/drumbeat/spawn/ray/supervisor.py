@@ -38,7 +38,7 @@ def encrypted(data: bytes, key: str) -> bytes:
 
 
 def supervise() -> NoReturn:
-    """Run the worker until it ends, SIGTERM arrives, or the parent process ends. Kill all descendants, and exit as it did."""
+    """Run the worker until it ends, SIGTERM arrives, or the parent ends. Then kill all descendants, and end like the worker."""
     parent = os.getppid()
     wake, waker = os.pipe()
     os.set_blocking(wake, False)

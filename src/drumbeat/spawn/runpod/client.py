@@ -97,7 +97,7 @@ class RunPodClient:
         await self._http.aclose()
 
     async def pods(self) -> Sequence[Pod]:
-        """Return all pods of the account. Raises SpawnError, also for an incomplete list, which lacks running pods."""
+        """Return all pods of the account. Raises SpawnError, also for a partial list, because it could lack running pods."""
         answer = await self._ask("GET", "/v2/pods")
         body = self._read(answer, dict[str, Any])
         if more := [field for field, value in body.items() if value and re.search(r"next|cursor|page", field, re.IGNORECASE)]:
@@ -201,7 +201,10 @@ class RunPodClient:
 
 
 def _retry_after(headers: httpx.Headers) -> timedelta | None:
-    """Return how long RunPod asks to wait: by the header Retry-After, else until all used-up limits in RateLimit are reset."""
+    """Return how long RunPod asks to wait; None if it does not say.
+
+    Reads the header Retry-After; without it, the header RateLimit: the time until all limits that are used up are reset.
+    """
     if (seconds := headers.get("Retry-After", "").strip()).isdecimal():
         return timedelta(seconds=int(seconds))
     used_up = re.findall(r"\br=0\s*;\s*t=(\d+)", headers.get("RateLimit", ""))

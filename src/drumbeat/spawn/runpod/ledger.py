@@ -1,4 +1,4 @@
-"""Stores in small files which requests RunPod refused, for the next process: if cron starts the beats, each is a new process.
+"""Stores in small files which requests RunPod refused, so that later processes know: cron can run each beat as a new process.
 
 If a file cannot be used, RunPod only gets a few more requests that it refuses. RunPod's messages are not stored, because they
 can contain secrets.
@@ -57,9 +57,9 @@ class RefusalFile(Generic[R]):
             log.warning("failed to store in %s which pods RunPod refused: %s; they may be requested again", self._path, exc)
 
     def moment(self, elapsed: timedelta) -> datetime:
-        """Convert a time since this process started to the time of the wall clock."""
+        """Convert a time that ``Clock.elapsed`` returns to the time of the wall clock."""
         return self._clock.now() + (elapsed - self._clock.elapsed())
 
     def elapsed(self, moment: datetime) -> timedelta:
-        """Convert a time of the wall clock to the time since this process started."""
+        """Convert a time of the wall clock to the time that ``Clock.elapsed`` returns at that moment."""
         return self._clock.elapsed() + (moment - self._clock.now())

@@ -83,7 +83,7 @@ class Refusal:
 
     @property
     def is_out_of_stock(self) -> bool:
-        """Whether RunPod refused the pod for lack of stock, by its message: status 400 can also mean an invalid request."""
+        """Whether the message names a lack of stock; the status alone does not tell, as 400 can also mean a bad request."""
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 
@@ -115,7 +115,10 @@ def _price(gpu: GpuType, cloud: Cloud, settings: RunPodSettings) -> float | None
 
 
 def _sites(gpu: GpuType, settings: RunPodSettings) -> Iterator[Site]:
-    """Return the allowed data centres with stock. A GPU type without a list of them is available in any data centre."""
+    """Return the allowed data centres that have the GPU type in stock.
+
+    If RunPod lists no data centres for the type and the settings name none, returns one ``Site`` without id: any data centre.
+    """
     if not gpu.data_centers and not settings.data_centers and gpu.availability in _STOCK:
         yield Site(id="", availability=gpu.availability)
     for site in gpu.data_centers:
@@ -183,7 +186,7 @@ class Refusals:
         return [self._until[place][1] for place in places if place in self._until]
 
     def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """Return how long to wait until a pod can be requested at one of these places; None if one can be requested now."""
+        """Return how long to wait until a pod can be requested at one of these places; None if now, or without places."""
         if any(place not in self._until for place in places):
             return None
         return min((self._until[place][0] - now for place in places), default=None)
@@ -237,7 +240,7 @@ class CreationBackoff:
             self._keep(None)
 
     def _keep(self, now: timedelta | None) -> None:
-        """Write the recent failed creations of pods to the file that the next process reads, oldest first."""
+        """Write the failed creations to the file that the next process reads, oldest first; without ``now``, also old ones."""
         if self._ledger is None:
             return
         recent = [

@@ -128,7 +128,10 @@ class RunPodSpawner:
             self._watch.forget(name)
 
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
-        """Expand the volume. Raises SpawnError unless it is the one in the settings, so that no money is spent on others."""
+        """Expand the volume of the settings to at least ``to_gb``, and return its size in GB.
+
+        Raises SpawnError for any other volume, so that no money is spent on it.
+        """
         self._check_open()
         own = self._settings.network_volume_id
         if volume != own:
@@ -169,13 +172,13 @@ class RunPodSpawner:
         return [*own, *(instance(pod, (pool_id, surplus_id(worker_id, pod)), self._market.memory_gb) for pod in surplus)]
 
     async def _adopt(self, name: Name) -> Instance | None:
-        """Return the worker's pod if it already exists, and end other pods of the same name."""
+        """Return the worker's running pod, and delete its other pods; None if none runs. Raises SpawnFailed, SpawnAmbiguous."""
         try:
             found = await self._find(name)
         except SpawnError as exc:
             raise self._list_error(name, exc) from exc
         if found.current is None and self._is_unresolved(name):
-            raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer, and no pod is listed yet; list pods later")
+            raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer, and no pod is listed yet; try again later")
         await self._end_surplus(found.rest)
         return self._settled(name, found.current) if found.current else None
 
@@ -207,7 +210,7 @@ class RunPodSpawner:
             raise self._list_error(name, exc) from exc
 
     async def _create(self, order: Order, name: Name, place: GpuPlace) -> Instance | Refusal:
-        """Request a pod at one place. Until RunPod answers, even after a cancelled call, the pod counts as possibly created."""
+        """Request a pod at one place. Notes before that the pod may exist, in case the call is cancelled or gets no answer."""
         self._unresolved[name] = self._clock.elapsed() + self._settings.settle
         self._backoff.failed(order.pool_id, self._clock.elapsed())
         answer = await self._client.create(creation(order, place, self._settings, self._environment))
@@ -225,7 +228,9 @@ class RunPodSpawner:
         """Look for the pod after its creation got no answer. Raises SpawnAmbiguous if it is not found: it might still exist."""
         log.warning("worker %s: the creation of its pod got no answer (%s); looking for the pod", name[1], lost.why)
         if (pod := await self._seek(name)) is None:
-            raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer ({lost.why}); list pods before retrying")
+            raise SpawnAmbiguous(
+                f"worker {name[1]}: creating its pod got no answer ({lost.why}); list the workers before retrying"
+            )
         return self._settled(name, pod)
 
     async def _seek(self, name: Name) -> Pod | None:
@@ -256,14 +261,14 @@ class RunPodSpawner:
     def _list_error(self, name: Name, exc: SpawnError) -> SpawnError:
         """Return the error after a failed call to RunPod: SpawnAmbiguous if the worker might have a pod, else SpawnFailed."""
         if self._is_unresolved(name) or self._watch.is_known_alive(name):
-            return SpawnAmbiguous(f"worker {name[1]}: {exc}; it might be running: list pods before retrying")
+            return SpawnAmbiguous(f"worker {name[1]}: it might be running: {exc}; list the workers before retrying")
         return SpawnFailed(f"worker {name[1]}: {exc}", cause=exc.cause, retry_after=exc.retry_after)
 
     async def _find(self, name: Name) -> WorkerPods:
         return (await self._watch.find_pods(lambda each: each == name)).get(name, WorkerPods(None, ()))
 
     async def _end_surplus(self, pods: Sequence[Pod]) -> None:
-        """End surplus pods (second pods of a worker). If one cannot be ended now, it stays listed and is ended later."""
+        """Delete a worker's other pods: second pods, and pods that have ended. If that fails, the pod stays listed."""
         for pod in pods:
             try:
                 await self._client.delete(pod.id)

@@ -29,7 +29,7 @@ class WorkerPods:
 
     @property
     def last(self) -> Pod | None:
-        """Return the pod in which the worker runs, or else the newest one that has ended."""
+        """Return the pod in which the worker runs; if none runs, the newest pod that has ended. None if there are no pods."""
         over = (pod for pod in self.rest if not pod.is_alive)
         return self.current or max(over, key=lambda pod: pod.created_at, default=None)
 
@@ -96,7 +96,10 @@ class PodFinder:
         ]
 
     async def _by_id(self, known: _Known) -> Pod:
-        """Read a pod by its id. If RunPod does not know the id, a new pod counts as unchanged, any other pod as ended."""
+        """Read a pod by its id. If RunPod does not know the id, return the pod as ended.
+
+        A pod that was created a moment ago is returned unchanged instead, because RunPod's answers can still lack it.
+        """
         pod = await self._client.find_pod(known.pod.id)
         if pod is not None:
             return pod

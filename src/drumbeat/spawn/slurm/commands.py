@@ -61,8 +61,8 @@ class SlurmCommands:
     async def jobs(self) -> Sequence[SlurmJob]:
         """Return this user's jobs that Drumbeat submitted, including ended jobs that Slurm still lists. Raises Unanswered.
 
-        Reads ``squeue --json``, or else its text output: if squeue crashes, was built without JSON, reports an error in its
-        JSON, or if the JSON is too large (squeue 22.05 shows the jobs of all users).
+        Reads the output of ``squeue --json``; if that fails or contains an error, its text output. From then on, reads only the
+        text if squeue was built without JSON, or if the JSON was too large (squeue 22.05 shows the jobs of all users).
         """
         if self._has_json:
             answer = await self._run("squeue", "--json", *_ALL_OWN)
@@ -90,7 +90,7 @@ class SlurmCommands:
             raise _failed("scancel", answer)
 
     async def _run(self, program: str, *arguments: str, files: Sequence[int] = ()) -> Answered:
-        """Run a command and wait for its end; if cancelled, still waits up to 5 s. Raises SlurmTimeout, Unanswered."""
+        """Run a command and wait for its end; if cancelled, kill it after 5 s. Raises SlurmTimeout, Unanswered."""
         with TemporaryFile() as output, TemporaryFile() as errors:
             process = self._started([self._path(program), *arguments], output, errors, files)
             try:

@@ -101,7 +101,7 @@ def is_unsure(errors: str) -> bool:
 
 
 def is_harmless(errors: str) -> bool:
-    """Whether all of scancel's errors only say that jobs have ended already, or have not begun."""
+    """Whether scancel's errors only say that jobs have already ended, or have not begun and so cannot get a signal."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return all(_HARMLESS.search(line) for line in lines)
 

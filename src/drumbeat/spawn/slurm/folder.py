@@ -2,12 +2,13 @@
 
 FOLDER/slots.lock                 held while slots are counted
 FOLDER/SCOPE/locks/KEY            held while a worker is started or ended, also by sbatch itself
-FOLDER/SCOPE/workers/KEY/         the run folder of a worker, created whole by a rename:
+FOLDER/SCOPE/workers/KEY/         the run folder of a worker; a rename creates it, so that it is never half filled:
     record                        pool, worker, run and time, as JSON
     submitted-RUN, script-RUN     the script that Slurm runs, and the script that it calls, which runs the worker
     env                           the environment with its secrets; the job deletes it as soon as it has read it
     job                           the job's id, once sbatch has printed it
-    claim/job, claim/begun        the id of the one job that runs the worker; an empty file once it has begun to
+    claim/job                     the id of the one job that runs the worker
+    claim/begun                   an empty file, created by the shell that then executes the worker
     drain, terminate              empty files that ask the job to drain or end, in case it missed the signal
     log, exit                     the worker's output and its exit code
     slurm.log                     what Slurm itself writes about the job

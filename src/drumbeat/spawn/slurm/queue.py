@@ -61,9 +61,9 @@ def _is_stuck(job: SlurmJob, down: Set[str]) -> bool:
 
 
 def instances(runs: Iterable[SlurmRun], jobs: Iterable[SlurmJob]) -> Sequence[Instance]:
-    """Combine runs and jobs of one store to instances. Ended jobs without a run folder are left out.
+    """Combine runs and jobs of one store into instances. Ended jobs without a run folder are left out.
 
-    The runs must have been read before the jobs.
+    The runs must be read before the jobs: a job that is submitted in between would be missing, and its worker count as ended.
     """
     by_run = {run: sorted(group, key=lambda job: job.job_id) for run, group in groupby(sorted(jobs, key=_run_of), key=_run_of)}
     found = [one for run in runs if (one := _of_run(run, by_run.pop(run.run, ()))) is not None]
@@ -114,7 +114,7 @@ def _of_run(run: SlurmRun, jobs: Sequence[SlurmJob]) -> Instance | None:
 
 
 def _chosen(run: SlurmRun, jobs: Sequence[SlurmJob]) -> SlurmJob | None:
-    """Return the job that the run folder names, or else the run's first live job, or else its last job; None without jobs."""
+    """Return the job that the run folder names; if none, the run's first live job; if none, its last job. None without jobs."""
     known = next((job for job in jobs if job.job_id == run.job_id), None)
     live = next((job for job in jobs if job.is_live), None)
     return known or live or (jobs[-1] if jobs else None)

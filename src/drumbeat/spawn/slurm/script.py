@@ -110,7 +110,7 @@ def submitted_script(script: Path) -> str:
 
 
 def worker_script(run: Path, tag: str, command: Sequence[str], workdir: str, setup: Sequence[str]) -> str:
-    """Return the script in the worker's run folder. ``tag``: the value of the variable ``TAG`` in the environment."""
+    """Return the script in the worker's run folder. ``tag``: the value of the variable ``TAG``, which marks its processes."""
     return _SCRIPT.substitute(
         run=quote(str(run)),
         tag=quote(f"{TAG}={tag}"),

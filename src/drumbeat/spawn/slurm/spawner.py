@@ -59,7 +59,7 @@ class SlurmSpawner:
         name: str = "slurm",
         commands: SlurmCommands | None = None,
     ) -> None:
-        """``environment`` is set for all workers; ``scope`` identifies the store; ``name``: see traits."""
+        """``environment`` is set for all workers; ``scope`` identifies the store; ``name`` names the engine."""
         self._name = name
         self._settings = settings
         self._environment = dict(environment)
@@ -120,7 +120,7 @@ class SlurmSpawner:
             await self._end(name)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log, until it is terminated. Raises NotFound, SpawnError."""
+        """Return the last lines of the worker's log. Raises NotFound, such as for a terminated worker, and SpawnError."""
         await self._open()
         run = await in_thread(self._folder.find, self._key((pool_id, worker_id)))
         if run is None:
@@ -144,7 +144,7 @@ class SlurmSpawner:
     # Reading
 
     async def _all(self) -> Sequence[Instance]:
-        """Return all instances of this store. Run folders are read before squeue runs, so that it knows all their jobs."""
+        """Return all instances of this store. Reads the run folders before squeue runs, so that squeue lists all their jobs."""
         queue = await self._open()
         try:
             runs = await in_thread(self._folder.runs)

@@ -1,4 +1,4 @@
-"""Reads which services of workers there are, and the state of their containers."""
+"""Finds the services of workers, and reads the state of their containers."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ from drumbeat.spawn.spcs.statements import Row, Statements, scope_prefix, start_
 log = logging.getLogger(__name__)
 
 _LOOKUPS: Final = 16  #: how many services that a list lacks are looked up by name at once
-_MOST_ROWS: Final = 10_000  #: a SHOW statement returns no more rows: a longer list is not whole
-_LOOK_AGAIN: Final = timedelta(seconds=30)  #: how often it is looked for why a worker does not start
+_MOST_ROWS: Final = 10_000  #: the most rows that a SHOW statement returns: a list of this length may be incomplete
+_LOOK_AGAIN: Final = timedelta(seconds=30)  #: how often the container of a worker that does not start is read again
 _NEVER: Final = ("", datetime.min.replace(tzinfo=UTC), SpcsContainer())
 
 
 class ServiceLookup:
-    """Finds the services of one store's workers. If Snowflake refuses to list them, nothing is known: that is Unanswered."""
+    """Finds the services of one store's workers. Raises Unanswered, also if Snowflake refuses a list: workers may still run."""
 
     def __init__(self, client: SpcsClient, statements: Statements, scope: str, clock: Clock) -> None:
         self._client = client
@@ -34,19 +34,22 @@ class ServiceLookup:
         self._containers: dict[str, tuple[str, datetime, SpcsContainer]] = {}  #: by ref: service's status, when, what was seen
 
     async def all(self) -> Sequence[SpcsService]:
-        """Return the services of all workers of the store, of all their starts."""
+        """Return the services of all workers of the store; each start of a worker has its own service."""
         found = await self._shown(scope_prefix(self._scope))
         return [each for each in found if start_number(self._scope, each.name, each.service) is not None]
 
     async def of(self, name: Name, seen: SpcsService | None = None) -> Sequence[SpcsService]:
-        """Return the services of one worker. ``seen``: a service of it that was there before, which a list may lack."""
+        """Return the services of one worker. ``seen``: a known service, which is looked up by its name if the list lacks it."""
         found = [each for each in await self._shown(worker_prefix(self._scope, name), name) if each.name == name]
         if seen is None or seen.service in {each.service for each in found}:
             return found
         return [*found, *await self.unlisted([seen])]
 
     async def unlisted(self, missing: Sequence[SpcsService]) -> Sequence[SpcsService]:
-        """Return the services that exist although a list lacks them. If the first few are gone, so are the others."""
+        """Look up by name the services that Snowflake's list lacks, in case the list is outdated. Return those that exist.
+
+        If none of the first few exists, the others are not looked up: they count as gone, too.
+        """
         found: list[SpcsService] = []
         for at in range(0, len(missing), _LOOKUPS):
             looked = await asyncio.gather(*map(self._described, missing[at : at + _LOOKUPS]))
@@ -56,7 +59,10 @@ class ServiceLookup:
         return found
 
     async def container(self, service: SpcsService) -> SpcsContainer:
-        """Return a service's container. It is looked at if the service has changed, and now and then if it does not start."""
+        """Return the state of a service's container: the last known state, unless the service's status has changed since.
+
+        While the worker does not start, reads the state again every 30 s. If it cannot be read, returns the last known state.
+        """
         status, at, known = self._containers.get(service.ref, _NEVER)
         is_waiting = service.state is InstanceState.PENDING or (service.status == "RUNNING" and known.started_at is None)
         now = self._clock.now()
@@ -65,14 +71,14 @@ class ServiceLookup:
         try:
             rows = await self._read("SHOW SERVICE CONTAINERS", self._statements.containers(service.service))
         except SpawnError as exc:
-            log.warning("could not read the container's state of worker %s of pool %s: %s", *reversed(service.name), exc)
+            log.warning("could not read the state of the container of worker %s of pool %s: %s", *reversed(service.name), exc)
             return known
         seen = read_container(rows)
         self._containers[service.ref] = service.status, now, seen
         return seen
 
     def known_container(self, service: SpcsService) -> SpcsContainer:
-        """Return what was last seen of a service's container."""
+        """Return the last known state of a service's container; an empty ``SpcsContainer`` if it was never read."""
         return self._containers.get(service.ref, _NEVER)[2]
 
     def forget_others(self, refs: Sequence[str]) -> None:
@@ -89,7 +95,7 @@ class ServiceLookup:
         return _there(read_service(row, name) for row in rows if str(row.get("name", "")).startswith(prefix))
 
     async def _described(self, seen: SpcsService) -> SpcsService | None:
-        """Return a service that was there before, by its name; None if it is gone."""
+        """Look up a known service by its name, and return its current state; None if it no longer exists."""
         try:
             rows = await self._client.run("DESCRIBE SERVICE", self._statements.describe(seen.service))
         except SpcsRefused as exc:
@@ -106,7 +112,7 @@ class ServiceLookup:
 
 
 def newest(services: Sequence[SpcsService]) -> SpcsService | None:
-    """Return the service in which a worker runs, or else that of its last start."""
+    """Return the worker's live service; if none is live, the service of its last start. None if there are no services."""
     return max(services, key=lambda each: (each.is_alive, int(each.service.rpartition("_")[2])), default=None)
 
 
@@ -119,5 +125,5 @@ def newest_of_each(services: Sequence[SpcsService]) -> dict[Name, SpcsService]:
 
 
 def _there(found: Iterable[SpcsService | None]) -> Sequence[SpcsService]:
-    """Return the services that are Drumbeat's and not gone."""
+    """Return the services, without deleted ones and without None, which stands for a service that is not Drumbeat's."""
     return [service for service in found if service is not None and service.status != "DELETED"]

@@ -1,4 +1,4 @@
-"""Errors of Snowflake, each as one clear line that says what to do, with its cause."""
+"""Turns errors of Snowflake into exceptions, each with a cause and with one line that says what to do."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _CAUSES: Mapping[int, SpawnCause] = {
     666: SpawnCause.NO_MONEY,  # the account is suspended
     90_073: SpawnCause.NO_MONEY,  # a resource monitor's quota is used up
     1003: SpawnCause.BAD_REQUEST,  # a syntax error
-    **dict.fromkeys(range(390_100, 390_500), SpawnCause.AUTH),  # of signing in
+    **dict.fromkeys(range(390_100, 390_500), SpawnCause.AUTH),  # failed sign-ins
 }
 _WORDS: tuple[tuple[re.Pattern[str], SpawnCause], ...] = (
     (re.compile(r"insufficient privileges|not authorized to|permission denied", re.I), SpawnCause.AUTH),
@@ -42,11 +42,11 @@ _RETRY_AFTER: Mapping[SpawnCause, timedelta] = {
 
 
 class NotSubmitted(Unanswered):
-    """The statement certainly did nothing: it was not sent, because nobody could sign in or no connection could be made."""
+    """The statement was not sent, because the sign-in or the connection failed; so it certainly had no effect."""
 
 
 class SpcsRefused(SpawnError):
-    """Snowflake answered a statement with an error; ``errno`` and ``sqlstate`` are its numbers, ``said`` its words."""
+    """Snowflake answered a statement with an error; ``errno`` and ``sqlstate`` are its codes, ``said`` is its message."""
 
     def __init__(self, message: str, *, errno: int, sqlstate: str, said: str, cause: SpawnCause) -> None:
         super().__init__(message, cause=cause, retry_after=_RETRY_AFTER.get(cause))
@@ -54,22 +54,22 @@ class SpcsRefused(SpawnError):
 
     @property
     def says_exists(self) -> bool:
-        """Whether there is an object of that name."""
+        """Whether the error says that an object of that name already exists."""
         return self.errno == _EXISTS or "already exists" in self.said
 
     @property
     def says_missing(self) -> bool:
-        """Whether there is no object of that name, or none that the role may see."""
+        """Whether the error says that no object of that name exists, or none that the role may see."""
         return self.errno in _MISSING
 
     @property
     def says_expired(self) -> bool:
-        """Whether the session is over, so that the statement was not run."""
+        """Whether the error says that the session has expired; then the statement was not run."""
         return self.errno in _EXPIRED
 
 
 def refusal(place: str, what: str, errno: int, sqlstate: str, said: str) -> SpcsRefused:
-    """Return the error for an answer. ``place`` names the account, ``what`` is such as ``EXECUTE JOB SERVICE``."""
+    """Return the exception for an error of Snowflake. ``place``: the account; ``what``: the statement, as ``DROP SERVICE``."""
     line = one_line(said) or "no reason given"
     cause = cause_of(errno, sqlstate, line)
     return SpcsRefused(
@@ -82,7 +82,7 @@ def refusal(place: str, what: str, errno: int, sqlstate: str, said: str) -> Spcs
 
 
 def cause_of(errno: int, sqlstate: str, said: str) -> SpawnCause:
-    """Return the cause of an error by its number, or else by its words. Errors of Snowflake itself may go away."""
+    """Return the cause of an error, by its number, its message or its SQL state; an unknown error counts as BAD_REQUEST."""
     if errno in _CAUSES:
         return _CAUSES[errno]
     for words, cause in _WORDS:
@@ -94,13 +94,13 @@ def cause_of(errno: int, sqlstate: str, said: str) -> SpawnCause:
 
 
 def one_line(text: str) -> str:
-    """Return a text of Snowflake as one line that is not too long."""
+    """Return a text as one line; it is cut after 500 characters."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def _advice(errno: int, cause: SpawnCause, said: str) -> str:
-    """Return what to do about an error; empty if nothing can be said."""
+    """Return what to do about an error, as the end of its message; empty if there is no advice."""
     if errno in _MISSING:
         return "; check the name, and that the role may use it: see the grants in docs/engines.md"
     if cause is SpawnCause.AUTH:

@@ -1,4 +1,4 @@
-"""What Snowflake says of services and their containers, and what it means for a worker: whether it runs, and how it ended."""
+"""Reads what Snowflake reports of services and containers, and derives from it whether a worker runs and how it ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class SpcsService:
 
     @property
     def state(self) -> InstanceState:
-        """The state as spawners name it. A status that Snowflake may add later counts as pending: it has not ended."""
+        """The status as an ``InstanceState``. A status that this version of Drumbeat does not know counts as pending."""
         return _STATES.get(self.status, InstanceState.PENDING)
 
     @property
@@ -67,9 +67,9 @@ class SpcsContainer:
 
 
 def read_service(row: Row, name: Name | None = None, token: str = "") -> SpcsService | None:
-    """Return a service from a row; None if it is not one of Drumbeat's.
+    """Return the service in a row of a list; None if it is not one of Drumbeat's.
 
-    ``name``, ``token``: the worker and its start, if they are known although somebody has changed the service's comment.
+    ``name``, ``token``: the worker and its start if they are known; used if somebody has changed the service's comment.
     """
     known = read_comment(row.get("comment")) or (None if name is None else (name, token))
     if known is None or not row.get("name"):
@@ -86,7 +86,7 @@ def read_service(row: Row, name: Name | None = None, token: str = "") -> SpcsSer
 
 
 def read_container(rows: Sequence[Row]) -> SpcsContainer:
-    """Return the worker's container from the rows of its service; without values if it is not there yet."""
+    """Return the worker's container from the rows of its service; an empty ``SpcsContainer`` if it does not exist yet."""
     for row in rows:
         if row.get("container_name") == CONTAINER:
             code = str(row.get("last_exit_code", ""))
@@ -100,7 +100,7 @@ def read_container(rows: Sequence[Row]) -> SpcsContainer:
 
 
 def moment(value: Any) -> datetime | None:
-    """Return a time that Snowflake gives as a timestamp or as text; None if it gives none."""
+    """Return a time that Snowflake gives as a timestamp or as text; None if it gives none that can be read."""
     if isinstance(value, str) and value.strip():
         try:
             value = datetime.fromisoformat(value.strip())
@@ -131,7 +131,7 @@ def worker_instance(service: SpcsService, container: SpcsContainer, price: float
 
 
 def _problem(service: SpcsService, container: SpcsContainer) -> str:
-    """Return in one line why the worker cannot start, or was ended from outside; empty if nothing is wrong."""
+    """Return in one line why the worker cannot start, or what else than the worker ended its service; empty if neither."""
     said = container.message
     if service.status not in _STATES:
         return f"Snowflake says {service.status or 'nothing'} of its service, which this version of Drumbeat does not know"
@@ -145,5 +145,5 @@ def _problem(service: SpcsService, container: SpcsContainer) -> str:
 
 
 def _is_outside(container: SpcsContainer) -> bool:
-    """Whether the container did not end by the worker's own exit code."""
+    """Whether something else than the worker ended the container: it has no exit code, or the exit code of a signal."""
     return container.exit_code is None or container.exit_code >= 128

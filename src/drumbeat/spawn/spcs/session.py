@@ -1,7 +1,7 @@
-"""Sends statements to Snowflake by its connector, which blocks: each thread has a session of its own.
+"""Sends statements to Snowflake through its connector. The connector's calls block, so each thread has its own session.
 
-The connector binds values on this machine, or in ways that statements about services do not support, so every statement is
-whole text, with names and texts quoted by ``statements``. No statement holds a secret.
+Statements have no parameters: the connector would insert the values itself, or send them in a way that statements about
+services do not support. So ``statements`` writes names and texts, quoted, into the statement. No statement contains a secret.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ if find_spec("snowflake") is None or find_spec("snowflake.connector") is None:
 
 log = logging.getLogger(__name__)
 
-_LOGOUT_SECONDS = 3  #: Snowflake ends a session by itself later
+_LOGOUT_SECONDS = 3  #: how long a logout may take; Snowflake ends the session later anyway
 _CANNOT_CONNECT = 250_001  #: the connector's number for a failed sign-in; with the SQL state 08… it found no network
 _RETRY_PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: pauses before the first and second retry
 
 
 class SpcsSession(Protocol):
-    """One session with Snowflake; it runs one statement at a time, and blocks."""
+    """One session with Snowflake. It runs one statement at a time, and its methods block."""
 
     def execute(self, statement: str) -> Sequence[Row]:
         """Run a statement and return its rows. Raises errors of the connector."""
@@ -61,7 +61,7 @@ class ConnectorSession:
 
 
 def sign_in(settings: SpcsSettings) -> SpcsSession:
-    """Open a session as the settings say. Raises errors of the connector, SpawnError if a secret is not there."""
+    """Open a session with the settings' credentials. Raises errors of the connector, NotSubmitted if a secret is missing."""
     import snowflake.connector
 
     seconds = int(settings.timeout.total_seconds())
@@ -88,7 +88,7 @@ def sign_in(settings: SpcsSettings) -> SpcsSession:
 
 
 def credentials(settings: SpcsSettings, environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the connector's options for the way to sign in. Raises NotSubmitted if a secret is not where it should be."""
+    """Return the connector's options to sign in by key pair, password or token. Raises NotSubmitted if a secret is missing."""
 
     def variable(name: str) -> str:
         if not environment.get(name):
@@ -119,7 +119,7 @@ def _read_token(settings: SpcsSettings) -> str:
 
 
 class SpcsClient:
-    """Runs statements, each retried after temporary errors. All of them are safe to repeat: names are unique."""
+    """Runs statements, and retries them after temporary errors. That is safe: names are unique, so nothing is created twice."""
 
     def __init__(self, settings: SpcsSettings, clock: Clock, connect: Connect = sign_in) -> None:
         self._settings = settings
@@ -132,17 +132,17 @@ class SpcsClient:
         self.place = f"Snowflake account {settings.account}"
 
     async def close(self) -> None:
-        """End the sessions. Statements in progress are not awaited."""
+        """End the sessions, without waiting for statements in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._guard:
             sessions, self._sessions = self._sessions, set()
         await asyncio.gather(*(asyncio.to_thread(_closed, session) for session in sessions))
 
     async def run(self, what: str, statement: str, *, abandon: bool = True) -> Sequence[Row]:
-        """Run a statement; ``what`` names it in errors. Not ``abandon``: a cancellation waits for its answer.
+        """Run a statement; ``what`` names it in errors. ``abandon``: a cancelled call does not wait for the answer.
 
-        Raises SpcsRefused, NotSubmitted if certainly nothing was done, and Unanswered otherwise: also if a repeated statement
-        is refused, whose first try got no answer and may have been done.
+        Raises SpcsRefused; NotSubmitted if the statement certainly had no effect; Unanswered if it might have had one, also if
+        the first try got no answer and the second was refused.
         """
         pauses, sent = [*_RETRY_PAUSES], False
         while True:
@@ -186,7 +186,7 @@ class SpcsClient:
     # In threads
 
     def _blocking(self, what: str, statement: str) -> Sequence[Row]:
-        """Run a statement in this thread's session. If the session is over, sign in again, once."""
+        """Run a statement in this thread's session. If the session has expired, sign in again and repeat the statement once."""
         try:
             return self._executed(what, statement)
         except SpcsRefused as exc:
@@ -208,7 +208,7 @@ class SpcsClient:
             raise refusal(self.place, what, exc.errno, exc.sqlstate or "", exc.raw_msg) from exc
         except (OSError, ValueError, TypeError, AttributeError) as exc:
             self._forget()
-            raise Unanswered(f"{self.place}: no answer to {what} that can be read: {one_line(str(exc))}") from exc
+            raise Unanswered(f"{self.place}: no readable answer to {what}: {one_line(str(exc))}") from exc
 
     def _session(self) -> SpcsSession:
         import snowflake.connector.errors as errors
@@ -242,13 +242,13 @@ class SpcsClient:
 
 
 def _sign_in_cause(exc: Any) -> SpawnCause:
-    """Return why nobody could sign in; what is no temporary error is one of user, role or secret."""
+    """Return the cause of a failed sign-in. An unknown error counts as AUTH: the user, role or secret is wrong."""
     cause = cause_of(exc.errno, exc.sqlstate or "", one_line(exc.raw_msg))
     return SpawnCause.AUTH if cause is SpawnCause.BAD_REQUEST else cause
 
 
 def _closed(session: SpcsSession) -> None:
-    """End a session; Snowflake ends it by itself later if this fails."""
+    """End a session. If that fails, Snowflake ends the session later."""
     try:
         session.close()
     except Exception as exc:

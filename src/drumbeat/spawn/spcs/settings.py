@@ -84,17 +84,17 @@ class SpcsSettings:
 
     @property
     def price_per_hour(self) -> float:
-        """The most a worker may cost per hour: it may be alone on its node."""
+        """The most that a worker can cost per hour: the price of a node, because the worker may be alone on its node."""
         return self.node_price
 
     @property
     def billing_granule(self) -> timedelta:
-        """A node is paid until the compute pool is suspended, so paid time is counted in units of ``auto_suspend``."""
+        """The unit of paid time: ``auto_suspend``, because a node is paid until the compute pool is suspended."""
         return max(self.auto_suspend, _SECOND)
 
     @property
     def place(self) -> tuple[Identifier, Identifier]:
-        """Database and schema."""
+        """The database and schema in which services are created."""
         return self._one("database"), self._one("schema")
 
     @property
@@ -102,7 +102,7 @@ class SpcsSettings:
         return frozenset({*_PUBLIC, *self.public})
 
     def secret_name(self, given: str) -> tuple[Identifier, ...]:
-        """Return the full name of a SECRET object; one without database and schema is in those of the services."""
+        """Return the full name of a SECRET object. If ``given`` lacks database or schema, adds those of the services."""
         parts = identifiers(given)
         return (*self.place[: 3 - len(parts)], *parts)
 

@@ -1,11 +1,11 @@
 """Starts, lists and ends workers as job services of Snowflake.
 
-A worker is a job service with one container. Its name is made of store, pool, worker and a number: the first start of a worker
-has the number 0, so that Snowflake refuses to start it twice. A worker that has ended may be started again, with the next
-number. Nothing has to be dropped for that, so no controller can drop what another one has just started.
+A worker is a job service with one container. The service's name is made of store, pool, worker and a number: the first start of
+a worker has the number 0, so that Snowflake refuses to start it twice. A worker that has ended may be started again, with the
+next number. For that, no service has to be dropped, so no controller can drop a service that another has just started.
 
 Snowflake can send a signal to a container only by dropping its service: SIGTERM, and SIGKILL 30 seconds later. Then exit code
-and log are lost. A worker that ends by itself, as one does that is drained by the store, keeps both.
+and log are lost. They are kept if the worker ends by itself, such as after it was drained through the store.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class SpcsSpawner:
         *,
         connect: Connect = sign_in,
     ) -> None:
-        """``environment`` is added to that of the image; ``scope`` identifies the store; ``name``: see traits."""
+        """``environment`` is added to that of the image; ``scope`` identifies the store; ``name`` names the engine."""
         self._name = name
         self._settings = settings
         self._environment = dict(environment)
@@ -101,7 +101,7 @@ class SpcsSpawner:
                     return self._adopted(made)
                 found = await self._looked_up(name)
         raise SpawnAmbiguous(
-            f"{_subject(name)}: its service ended each time it was started; list the workers before you start it again"
+            f"{_subject(name)}: at every try its service existed already but had ended; list the workers before trying again"
         )
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
@@ -128,13 +128,16 @@ class SpcsSpawner:
         return {service.name[0] for service in await self._opened().lookup.all() if service.is_alive}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """Drop the worker's service: SIGTERM, and SIGKILL after 30 s. If work may take longer, drain it by the store."""
+        """Drop the worker's service: Snowflake sends SIGTERM, and SIGKILL after 30 s.
+
+        If the worker can need longer to finish, drain it through the store, as the fleet does.
+        """
         for service in await self._services_of((pool_id, worker_id)):
             if service.is_alive and not service.is_leaving:
                 await self._drop(service)
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """End the worker as ``drain`` does, and wait until Snowflake has no service of it any more."""
+        """End the worker as ``drain`` does, and wait until none of its services exists."""
         name = (pool_id, worker_id)
         async with self._lock(name):
             await self._end(name)
@@ -142,7 +145,7 @@ class SpcsSpawner:
             self._left.pop(name, None)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log, until its service is dropped. Raises NotFound, SpawnError."""
+        """Return the last lines of the worker's log. Raises NotFound if it has none or its service was dropped, SpawnError."""
         name = (pool_id, worker_id)
         service = newest(await self._services_of(name))
         if service is None:
@@ -171,14 +174,17 @@ class SpcsSpawner:
     # Starting
 
     async def _looked_up(self, name: Name) -> SpcsService | None:
-        """Return the worker's newest service. Raises SpawnAmbiguous if that cannot be read: it may run."""
+        """Return the worker's newest service; None if it has none. Raises SpawnAmbiguous if Snowflake does not answer."""
         try:
             return newest(await self._services_of(name))
         except SpawnError as exc:
             raise SpawnAmbiguous(f"{_subject(name)} may have been started before: {exc}; try again") from exc
 
     async def _create(self, service: SpcsService, text: str) -> bool:
-        """Start a service; False if there is one of its name, also after a lost answer. Raises SpawnFailed, SpawnAmbiguous."""
+        """Start a service. Returns False if it exists already, also if this start created it but the answer was lost.
+
+        Raises SpawnFailed, SpawnAmbiguous.
+        """
         settings = self._settings
         statement = self._statements.execute(
             service.service,
@@ -200,7 +206,9 @@ class SpcsSpawner:
             found = await self._looked_up(service.name)
             if found is not None and (found.is_alive or found.service == service.service):
                 return False
-            raise SpawnAmbiguous(f"{_subject(service.name)} may have been started: {exc}; list the workers first") from exc
+            raise SpawnAmbiguous(
+                f"{_subject(service.name)} may have been started: {exc}; list the workers before trying again"
+            ) from exc
         return True
 
     def _adopted(self, service: SpcsService) -> Instance:
@@ -234,7 +242,7 @@ class SpcsSpawner:
             pause = next(polls, pause)
 
     async def _drop_old(self, ended: Sequence[SpcsService]) -> None:
-        """Drop services that ended long ago: Snowflake would keep them for weeks, and an account has room for few."""
+        """Drop services that ended long ago: Snowflake would keep them for weeks, and limits how many an account can have."""
         self._ended = {each.ref: self._ended[each.ref] for each in ended if each.ref in self._ended}
         before = self._clock.now() - self._settings.keep_ended
         old = [each for each in ended if self._ended.get(each.ref, each.updated_on or each.created_on or before) < before]
@@ -242,7 +250,7 @@ class SpcsSpawner:
             try:
                 await self._drop(service)
             except SpawnError as exc:
-                log.info("the service of %s, which has ended, could not be dropped: %s", _subject(service.name), exc)
+                log.info("could not drop the ended service of %s: %s; trying again later", _subject(service.name), exc)
 
     # Looking
 
@@ -250,12 +258,12 @@ class SpcsSpawner:
         return await self._opened().lookup.of(name, self._seen.get(name))
 
     def _price(self, count: int) -> float:
-        """Return the share of a worker in the price of the nodes that so many workers need."""
+        """Return the price of one worker per hour, if ``count`` workers share the price of the nodes that they need."""
         nodes = ceil(max(count, 1) / self._settings.workers_per_node)
         return self._settings.node_price * nodes / max(count, 1)
 
     def _note(self, pool_id: PoolId, services: Mapping[Name, SpcsService], found: Mapping[Name, Instance]) -> None:
-        """Remember who is alive and who has left, and log once what is wrong with a worker."""
+        """Remember which workers are alive and which have ended, and log each new problem of a worker once."""
         now = self._clock.now()
         for name in [name for name in self._seen if name[0] == pool_id and name not in services]:
             service = self._seen.pop(name)
@@ -284,7 +292,7 @@ class SpcsSpawner:
 
 
 def _left(service: SpcsService, container: SpcsContainer) -> Instance:
-    """Return the instance of a worker whose service is gone: it was drained, or somebody dropped it."""
+    """Return the instance of a worker whose service is gone, because the worker was drained or somebody dropped the service."""
     return replace(worker_instance(service, container, 0.0), state=InstanceState.EXITED, exit_code=None)
 
 

@@ -1,11 +1,12 @@
-"""The specification of a worker's service, in YAML, and which of its variables go which way.
+"""The specification of a worker's service, in YAML, and how each of the worker's variables reaches its container.
 
-No secret is in a statement, so none is in Snowflake's query history, or in a specification, which the service's owner can read:
+No secret is in a statement or a specification, because Snowflake stores statements in its query history, and the owner of a
+service can read its specification. A variable reaches the container in one of three ways:
 
-- a variable named in ``secrets`` comes from a SECRET object, which Snowflake gives to the container. It does not pass here;
+- a variable named in ``secrets`` comes from a SECRET object. Snowflake gives it to the container; Drumbeat does not read it;
 - a variable that is marked as public (``public``, ``environment``, and Drumbeat's own without secrets) is in the specification;
 - all others are encrypted with the key in ``key_variable``. The container gets the same key from the SECRET object in
-  ``key_secret``. Without a key they are refused.
+  ``key_secret``. Without a key, the worker is not started.
 """
 
 import base64
@@ -32,9 +33,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def specification(order: Order, settings: SpcsSettings, base: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Return the specification of a worker's service. ``base``: variables of every worker; ``here``: this process's own.
+    """Return the specification of a worker's service. ``base``: variables of every worker; ``here``: those of this process.
 
-    Raises SpawnFailed for a variable that would not arrive, or that may be a secret and has no safe way.
+    Raises SpawnFailed if a variable is invalid, if the text is too long, or if a variable may be a secret and there is no key.
     """
     secret, public = _variables(order, settings, base)
     command = order.command_line(settings.command)
@@ -55,7 +56,7 @@ def specification(order: Order, settings: SpcsSettings, base: Mapping[str, str],
 
 
 def _variables(order: Order, settings: SpcsSettings, base: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables that may be secrets, and those that are not. Those that come from SECRET objects are left out."""
+    """Return the variables that may be secrets, and the others. Leaves out the variables that come from SECRET objects."""
     own = {POOL: order.pool_id, WORKER: order.worker_id}
     given = {**base, **_STATE_DIR, **settings.environment, **order.environment, **own}
     given = {name: value for name, value in given.items() if name not in settings.secrets}
@@ -87,7 +88,7 @@ def _key(settings: SpcsSettings, here: Mapping[str, str]) -> str:
 
 
 def _task(command: Sequence[str], environment: Mapping[str, str], key: str) -> str:
-    """Return command and environment as the unpacker in the container reads them."""
+    """Return command and environment, encrypted if there is a key, as the text that ``unpack`` reads in the container."""
     data = json.dumps({"command": [*command], "environment": dict(environment)}).encode()
     if key:
         nonce = os.urandom(unpack.NONCE)
@@ -126,7 +127,7 @@ def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_dollar(words: Sequence[str]) -> bool:
-    """Whether a text may be changed on its way: a dollar sign begins a variable, and two of them end a specification."""
+    """Whether a word has a $, which Snowflake could change: in a specification, $ begins a variable, and $$ is the end."""
     return any("$" in word for word in words)
 
 
@@ -156,7 +157,7 @@ def _value(value: Any, indent: str) -> str:
 
 
 def _item(value: Any, indent: str) -> str:
-    """Return one line, or one table, of a list."""
+    """Return one item of a list, which is a table or a single value, as YAML."""
     if isinstance(value, Mapping):
         return f"{indent}- {yaml(value, indent + '  ').lstrip()}"
     return f"{indent}- {_scalar(value)}\n"

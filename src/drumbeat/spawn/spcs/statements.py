@@ -1,4 +1,4 @@
-"""The SQL statements that the spawner sends to Snowflake. Their parameters must be in this order."""
+"""The SQL statements that the spawner sends to Snowflake. Snowflake requires their clauses in the order used here."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _MOST_PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """The exact name of an object of Snowflake. Its text is quoted, so that no name can be taken for SQL."""
+    """The exact name of an object in Snowflake. ``str()`` returns it in quotes, so that no name can be taken for SQL."""
 
     name: str
 
@@ -30,12 +30,12 @@ class Identifier:
 
     @property
     def plain(self) -> str:
-        """The name without quotes where that means the same, for texts that hold a name, such as a specification."""
+        """The name without quotes if it means the same without them, else with quotes; for texts such as a specification."""
         return self.name if _PLAIN.fullmatch(self.name) and self.name == self.name.upper() else str(self)
 
 
 def identifiers(written: str) -> tuple[Identifier, ...]:
-    """Read a name as it is written in SQL: db.schema.name; parts without quotes mean upper case. Raises InvalidSettings."""
+    """Split a name as written in SQL (db.schema.name); parts without quotes become upper case. Raises InvalidSettings."""
     parts = _PARTS.findall(written)
     if ".".join(parts) != written or not 1 <= len(parts) <= _MOST_PARTS:
         raise InvalidSettings(f'SPCS: expected a name as in SQL, such as my_pool or "My pool", got {written!r}')
@@ -43,7 +43,7 @@ def identifiers(written: str) -> tuple[Identifier, ...]:
 
 
 def literal(text: str) -> str:
-    """Return a text as a string literal."""
+    """Return a text as an SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
@@ -51,23 +51,23 @@ def literal(text: str) -> str:
 
 
 def scope_prefix(scope: str) -> str:
-    """Return how the names of all services of a store begin."""
+    """Return the prefix of the names of all services of a store."""
     return f"DRUMBEAT_{_hash(scope)}_"
 
 
 def worker_prefix(scope: str, name: Name) -> str:
-    """Return how the names of a worker's services begin: at most 60 characters, always the same for the same worker."""
+    """Return the prefix of the names of a worker's services: at most 60 characters, always the same for the same worker."""
     words = slug(name[1], _SLUG).replace("-", "_").strip("_")
     return f"{scope_prefix(scope)}{_hash(scope, name[0])}_{words + '_' if words else ''}{digest(scope, *name)}_".upper()
 
 
 def service_name(scope: str, name: Name, start: int) -> str:
-    """Return the name of a worker's service. ``start`` counts its starts: a worker that has ended may be started again."""
+    """Return the name of a worker's service. ``start`` is the number of the start: an ended worker can be started again."""
     return f"{worker_prefix(scope, name)}{start}"
 
 
 def start_number(scope: str, name: Name, service: str) -> int | None:
-    """Return which start of the worker a service is; None if it is no service of this worker."""
+    """Return the number of the start to which a worker's service belongs; None if it is not a service of this worker."""
     prefix = worker_prefix(scope, name)
     number = service.removeprefix(prefix)
     return int(number) if service.startswith(prefix) and number.isdecimal() else None
@@ -85,7 +85,7 @@ def comment(name: Name, token: str) -> str:
 
 
 def read_comment(text: object) -> tuple[Name, str] | None:
-    """Return the worker and the random text of its start from a service's comment; None if it is no comment of ours."""
+    """Return the worker and the random text of its start from a service's comment; None if Drumbeat did not write it."""
     try:
         known: Any = json.loads(text) if isinstance(text, str) else None
         return (PoolId(known["pool"]), WorkerId(known["worker"])), str(known["drumbeat"])
@@ -94,7 +94,7 @@ def read_comment(text: object) -> tuple[Name, str] | None:
 
 
 class Statements:
-    """The statements for the services of one schema."""
+    """Builds the SQL statements for the services of one schema."""
 
     def __init__(self, database: Identifier, schema: Identifier) -> None:
         self._schema = f"{database}.{schema}"
@@ -109,7 +109,7 @@ class Statements:
         warehouse: Identifier | None = None,
         external_access: Sequence[Identifier] = (),
     ) -> str:
-        """Start a job service. The statement is answered as soon as Snowflake has accepted the job (ASYNC)."""
+        """Return the statement that starts a job service. Snowflake answers as soon as it has accepted the job (ASYNC)."""
         if "$$" in specification:
             raise ValueError("expected a specification without $$, which ends it")
         parts = [
@@ -125,7 +125,10 @@ class Statements:
         return "\n".join(part for part in parts if part)
 
     def show(self, prefix: str) -> str:
-        """List the job services whose names begin so. In the pattern, _ stands for any character: check the names."""
+        """Return the statement that lists the job services with this prefix.
+
+        An underscore in the prefix matches any character, so the caller must check the names.
+        """
         return f"SHOW JOB SERVICES LIKE {literal(prefix + '%')} IN SCHEMA {self._schema}"
 
     def describe(self, service: str) -> str:
@@ -138,7 +141,7 @@ class Statements:
         return f"SELECT SYSTEM$GET_SERVICE_LOGS({literal(self._name(service))}, 0, {literal(CONTAINER)}, {lines:d}) AS LOG"
 
     def drop(self, service: str) -> str:
-        """End a service: its container gets SIGTERM, and 30 seconds later SIGKILL; then nothing is left of it."""
+        """Return the statement that ends a service: SIGTERM, and SIGKILL 30 s later. Exit code and log are lost."""
         return f"DROP SERVICE IF EXISTS {self._name(service)}"
 
     def _name(self, service: str) -> str:

@@ -1,6 +1,6 @@
-"""Runs in a worker's container: unpacks the worker's command and secrets, and becomes the command. Needs only Python itself.
+"""Runs in a worker's container: unpacks the worker's command and secrets, and executes the command. Needs only Python itself.
 
-Its text is part of a service's specification, so it contains no dollar sign: Snowflake could take that for something else.
+Its source is part of a service's specification, so it contains no dollar sign: Snowflake could take that for a variable.
 """
 
 import base64
@@ -17,18 +17,18 @@ CANNOT_EXECUTE = 127
 
 
 def encrypted(data: bytes, key: bytes, nonce: bytes) -> bytes:
-    """Encrypt or decrypt: combines the data with a stream of bytes that key and nonce determine."""
+    """Encrypt or decrypt data: XOR with bytes that are derived from key and nonce."""
     stream = hashlib.shake_256(b"drumbeat task stream" + hashlib.sha256(key).digest() + nonce).digest(len(data))
     return (int.from_bytes(data, "big") ^ int.from_bytes(stream, "big")).to_bytes(len(data), "big")
 
 
 def signed(data: bytes, key: bytes) -> bytes:
-    """Return the signature by which a change of the data is found."""
+    """Return a signature (HMAC) of the data, which shows whether somebody has changed the data."""
     return hmac.digest(hashlib.sha256(b"drumbeat task tag" + key).digest(), data, "sha256")
 
 
 def opened(task: str, key: str) -> bytes:
-    """Return the content of a task. Exits if the key is not the one that it was encrypted with."""
+    """Return the content of a task, decrypted if there is a key. Exits if it was encrypted with another key."""
     data = base64.b64decode(task)
     if not key:
         return data
@@ -39,7 +39,7 @@ def opened(task: str, key: str) -> bytes:
 
 
 def main() -> None:
-    """Become the worker's command, with its environment."""
+    """Replace this process by the worker's command, with the worker's environment."""
     task = json.loads(opened(os.environ.pop(TASK), os.environ.pop(KEY, "")))
     os.environ.update(task["environment"])
     command = task["command"]

@@ -1,8 +1,9 @@
 """The program that runs on an SSH host and starts, lists and ends workers there. Standard library only, Python 3.8 or newer.
 
-It is sent through the SSH session and never written to a file: ``BOOT`` reads the program from stdin, and then a line of JSON
-with its role. An agent ("serve") answers each request, a line of JSON, with a line of JSON, until its stdin is closed. A
-supervisor ("supervise") starts one worker, waits for its end and records the exit code; it outlives the agent.
+It is sent through the SSH session and never written to a file: the command line has only ``BOOT``, which reads the program from
+stdin. Then a line of JSON tells the program its role. An agent ("serve") answers each request, a line of JSON, with a line of
+JSON, until its stdin is closed. A supervisor ("supervise") starts one worker, waits for its end and records the exit code; it
+outlives the agent.
 
 Every store has a folder of its own (0700). A worker's run directory, ``workers/KEY``, holds:
 

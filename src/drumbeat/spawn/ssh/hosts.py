@@ -95,7 +95,7 @@ class ConnectedHost:
         self._sent.pop(name, None)
 
     async def look(self) -> HostView:
-        """Ask for all workers of this store on the host. Raises Unanswered."""
+        """Read which workers of this store are on the host, and how many slots are taken there. Raises Unanswered."""
         answer = await self.ask({"do": "list"})
         self._note_clock(answer["time"])
         instances = [self.instance(each) for each in answer["instances"]]
@@ -174,7 +174,7 @@ class HostViews:
 
     @classmethod
     async def of(cls, hosts: Sequence[ConnectedHost]) -> "HostViews":
-        """Ask all hosts concurrently for their workers and free slots."""
+        """Read from all hosts at the same time which workers they have and how many slots are taken."""
         answers = await asyncio.gather(*(host.look() for host in hosts), return_exceptions=True)
         seen, unanswered = [], []
         for host, answer in zip(hosts, answers, strict=True):

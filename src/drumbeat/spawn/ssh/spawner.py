@@ -38,9 +38,9 @@ class SshSpawner:
     """Starts workers on SSH hosts, each leading its own session, supervised by a small process that records its exit code.
 
     Spawners with the same ``scope`` and hosts see the same workers. A worker is started on one host only: before a start, all
-    hosts are asked whether it runs there. A host that does not answer makes ``list`` raise only if workers of the pool might
-    be there: it has never answered this spawner, or had some at its last answer. It makes ``spawn`` raise only if this worker
-    might be there, which is not so for a worker that was never started. A negative exit code is the signal that ended a worker.
+    hosts are asked whether it runs there. If a host does not answer, ``list`` raises only if workers of the pool might be on
+    it: the host has never answered this spawner, or had some at its last answer. ``spawn`` raises only if this worker might be
+    on it; a worker that was never started before cannot be. An exit code of -n means that signal n ended the worker.
     """
 
     def __init__(
@@ -161,7 +161,10 @@ class SshSpawner:
         raise self._no_room(name, views, went_down)
 
     async def _start(self, order: Order, name: Name, host: ConnectedHost) -> Instance | Unanswered | None:
-        """Start the worker on a host; None if the host has no free slot, an error if the host cannot be reached."""
+        """Start the worker on a host. Returns None if the host has no free slot, the error if the host cannot be reached.
+
+        Raises SpawnFailed, SpawnAmbiguous.
+        """
         subject = f"worker {name[1]} of {name[0]}"
         request = {
             "do": "spawn",
@@ -222,7 +225,7 @@ class SshSpawner:
     async def _tell(self, name: Name, verb: str) -> None:
         """Send the request ``verb`` for a worker to all hosts. Raises Unanswered if a host that might have it does not answer.
 
-        If another host has the worker, a silent host counts as having it too only if it listed the worker before.
+        If a host that answers has the worker, a silent host might have it only if it listed it before or was asked to start it.
         """
         self._check_open()
         request = {"do": verb, "key": self._key(name)}

@@ -1,4 +1,4 @@
-"""Tests of jobs whose worker was lost: when a job is charged a crash, must run alone at its next attempt, or is poisoned."""
+"""Tests of jobs whose worker was lost: when that counts as a crash of a job, and when a job must run alone or is poisoned."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """Tests of lost workers: if the worker ran one job, the job is charged a crash; if several, each is charged a suspicion."""
+    """Tests of lost workers: if the worker ran one job, the job's crashes rise by 1; if several, the suspicions of each do."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow

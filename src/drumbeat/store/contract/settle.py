@@ -146,7 +146,7 @@ class SettleContract(Given):
     async def test_an_outcome_is_accepted_from_the_current_holder_only(
         self, store: Store, pool: PoolRow, outcome: AttemptOutcome, claims_more: bool
     ) -> None:
-        """A report is refused if its worker, process, pool or claim is not the holder's, or if the claim has ended."""
+        """A report is refused if its worker, process, pool or claim differs from the holder's, or if the job has ended."""
         await pushed(store, pool, 1)
         me = holder(pool, W1, "i1")
         job = await claimed(store, pool, me)

@@ -32,7 +32,7 @@ class RunChange:
 
 
 class Runs(Protocol):
-    """Benchmark runs. A run's pool is created with it and has the same id."""
+    """Benchmark runs. Each run has a pool, which is created with the run and has the same id."""
 
     async def create(self, run: Run, pool: PoolRow) -> Run:
         """Add a run and its pool. Raises AlreadyExists."""
@@ -85,7 +85,7 @@ class Results(Protocol):
         ...
 
     async def list(self, run_id: RunId) -> Sequence[Result]:
-        """Return a run's results: first the run's totals, then those of the workers, by worker and kind of operation."""
+        """Return a run's results, sorted by worker and kind of operation. The totals of the whole run come first."""
         ...
 
     async def add_file(self, file: ExecutionFile) -> None:
@@ -149,7 +149,7 @@ class Templates(Protocol):
         ...
 
     async def get(self, id_or_name: str) -> Template:
-        """Return the template with this id, or else with this name. Raises NotFound."""
+        """Return the template with this id; if there is none, the template with this name. Raises NotFound."""
         ...
 
     async def list(self, search: str | None = None, tag: str | None = None) -> Sequence[Template]:

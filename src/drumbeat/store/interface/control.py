@@ -62,7 +62,10 @@ class Pools(Protocol):
         ...
 
     async def delete(self, pool_id: PoolId) -> None:
-        """Delete a pool and everything that belongs to it. Raises Refused while it has live workers."""
+        """Delete a pool and everything that belongs to it. Does nothing if the pool does not exist.
+
+        Raises Refused while the pool has live workers.
+        """
         ...
 
 
@@ -88,13 +91,13 @@ class Workers(Protocol):
         ...
 
     async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
-        """Return a pool's workers, sorted by slot, then age; with ``live`` only live ones. ``gone_since`` leaves out
-        workers with an instance that was confirmed gone before that time; a long-lived pool has many of them."""
+        """Return a pool's workers, sorted by slot, then age; with ``live`` only live workers. ``gone_since`` leaves out workers
+        with an instance that was confirmed gone before that time, since a long-lived pool has many such workers."""
         ...
 
     async def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
-        """Return the live workers, the workers in ``named``, and ended workers with an instance not yet confirmed gone (at
-        most UNREAPED of these), sorted by slot, then age. The cost does not grow with the number of other ended workers."""
+        """Return the live workers, the workers in ``named``, and up to UNREAPED ended workers with an instance that is not yet
+        confirmed gone; sorted by slot, then age. The cost does not grow with the number of other ended workers."""
         ...
 
     async def list_ended(self, pool_id: PoolId, limit: int) -> Sequence[Worker]:
@@ -119,7 +122,10 @@ class Workers(Protocol):
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
-        """Set the workers' targets (connections or jobs), and append an event for each. Raises NotFound if any is not live."""
+        """Set the target (connections or jobs) of each worker, and append an event for each.
+
+        Raises NotFound if one of the workers is not live.
+        """
         ...
 
     async def ask_to_drain(
@@ -210,9 +216,9 @@ class Membership(Protocol):
     """The worker registry as workers use it. Only the process that joined as a worker may write that live worker's row."""
 
     async def join(self, joining: JoinRequest) -> Worker:
-        """Take the row that a controller added for this worker, or create one. The same process can safely repeat it.
+        """Take the row that a controller added for this worker, or create a row. The same process can safely join again.
 
-        Raises WorkerGone if the worker has ended or another process has joined under its id, or NotFound (the pool).
+        Raises WorkerGone if the worker has ended or another process has joined as this worker, or NotFound (the pool).
         """
         ...
 

@@ -71,10 +71,11 @@ class Queue(Protocol):
 
         Increases each job's epoch; counts an attempt unless the worker prefetches (``ahead``). Skips jobs that are not due yet,
         jobs of a group that has reached its limit or rate, and jobs that need a capability the worker lacks. Returns no jobs
-        of a paused pool, and none to a worker that was asked to drain or has ended. A worker without a row can claim jobs.
+        of a paused pool, and none to a worker that was asked to drain or has ended. A worker that never joined, and so has no
+        row, can claim jobs too (``drumbeat.testing`` does so).
 
         A job that must run alone goes only to a worker that holds no other job (``alone``), and is the only job returned.
-        A claim with a ``limit`` of 1 gets such a job in its turn; with a higher limit, only if no other job can be claimed.
+        With a ``limit`` of 1 such a job is claimed in queue order; with a higher limit, only if no other job can be claimed.
         """
         ...
 
@@ -105,7 +106,7 @@ class Queue(Protocol):
 
         The jobs become pending. If one job had begun, its ``crashes`` rise by one; if several had begun, the ``suspicions`` of
         each rise by one. When the sum of both is one below max_crashes, the job must run alone. When the sum reaches
-        max_crashes, the job is poisoned, unless other jobs had begun on the same worker.
+        max_crashes, the job is poisoned, unless other jobs had begun on the same worker: any of them may be the cause.
         """
         ...
 
@@ -118,10 +119,11 @@ class Queue(Protocol):
         ...
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """Wait until a job was pushed or released or came due, or a worker was asked to drain, but at most ``within``. Returns
-        whether that happened.
+        """Wait until a job was pushed or released or came due, or a worker was asked to drain. Returns False if none of these
+        happened within ``within``.
 
-        The result can be wrong, so the worker must always try to claim. A store without notifications misses drain requests.
+        The worker must try to claim even after False, since a notification can be lost. In a store without notifications, a
+        drain request does not end the wait.
         """
         ...
 
@@ -179,7 +181,10 @@ class Jobs(Protocol):
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        """Cancel pending jobs at once, and request that workers stop claimed jobs (see ``to_stop``, ``renew``)."""
+        """Cancel pending jobs at once, and request that workers stop claimed jobs (see ``to_stop``, ``renew``).
+
+        Returns the jobs after the change. Ignores jobs that have ended or do not exist.
+        """
         ...
 
     async def to_stop(self, holder: Holder) -> Sequence[Token]:
@@ -191,9 +196,10 @@ class Jobs(Protocol):
         ...
 
     async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
-        """Return the time until ``expire`` can take back a job that this worker could then claim; zero if that is possible now.
+        """Return the time after which the worker should call ``expire`` to free a job that it could then claim; zero: now.
 
-        Considers only jobs with a lease that has expired and was not renewed; returns None if there is no such job.
+        Considers only jobs with a lease that has expired and was not renewed since; returns None if there is no such job. At
+        the first expiry, ``expire`` only extends the lease; it takes the job back at the second.
         """
         ...
 

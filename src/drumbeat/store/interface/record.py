@@ -51,7 +51,8 @@ class Samples(Protocol):
         failed: bool = False,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
-        """Return samples that ended after ``since`` and up to ``until``, oldest first; ``failed``: only samples with errors."""
+        """Return the samples of intervals that ended after ``since`` and up to ``until``, oldest first. ``failed``: only
+        samples with errors."""
         ...
 
 

@@ -36,7 +36,10 @@ class Upkeep(Protocol):
     """Maintenance of a store: migration, checks and pruning."""
 
     async def migrate(self) -> Sequence[int]:
-        """Apply missing migrations and return their numbers. Recounts finished jobs. Safe from several processes at once."""
+        """Apply missing migrations and return their numbers. Safe from several processes at once.
+
+        A SQL store also recounts its ended jobs, since an older Drumbeat does not count them.
+        """
         ...
 
     async def check(self) -> StoreReport:

@@ -184,7 +184,7 @@ class MemoryJobs(MemoryTable):
     def _get(self, job_id: JobId) -> Job:
         job = self.state.find_job(job_id)
         if job is None:
-            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list")
+            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
         return job
 
     def _number(self, rows: JobRows, job_id: JobId | None) -> int:

@@ -166,7 +166,8 @@ class MemoryQueue(MemoryTable):
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:
-        """Count the jobs that a lost worker had begun. Stores the count with each job, as it falls when jobs are taken back."""
+        """Return how many jobs a lost worker had begun. Stores the number with each of these jobs, so that it stays the same
+        when only some of them are taken back now."""
         begun = [job for job in self._claimed() if job.holder == holder and job.begun_at is not None]
         many = max([len(begun), *(self._leased(job).begun for job in begun)])
         for job in begun:

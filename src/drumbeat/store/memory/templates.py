@@ -39,7 +39,10 @@ class MemoryTemplates(MemoryTable):
         row = self._find(template.template_id)
         config = plain(template.config)
         if row.usage_count and config != row.config:
-            raise Refused(f"template {row.name!r} has been used {row.usage_count} times; copy it and change the copy")
+            raise Refused(
+                f"the config of template {row.name!r} cannot change: {row.usage_count} runs have used it; "
+                "copy the template and change the copy"
+            )
         self._check_name(template)
         return self._put(
             replace(

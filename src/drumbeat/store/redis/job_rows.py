@@ -129,7 +129,7 @@ def _document(job: NewJob) -> str:
 
 
 def _common(job: NewJob) -> tuple[Any, ...]:
-    """Return a job's stored fields except the payload, in the order of ``_Document``; alike jobs have the same values."""
+    """Return a job's stored fields except the payload, in the order of ``_Document``."""
     backoff, rate = job.backoff, job.group_rate
     return (
         job.type,
@@ -147,7 +147,8 @@ def _common(job: NewJob) -> tuple[Any, ...]:
 
 
 def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
-    """Whether the jobs differ only in payload and set no id, unique key, delay or limits; a faster script pushes such jobs."""
+    """Whether a faster script can push these jobs: they differ only in payload, set no id, unique key, delay, start time,
+    max_attempts or max_crashes, and are at most ``_MOST_PLAIN``."""
     return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
 
 
@@ -158,7 +159,7 @@ def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
 
 
 def _lane(job: NewJob) -> str:
-    """Name the job's lane, a queue of jobs that have the same capability, type, group and group limits."""
+    """Return the name of the job's lane: a queue of jobs with the same capability, type, group and group limits."""
     if job.capability is None and job.group is None and not job.type:
         return ""
     rate = (None, None) if job.group_rate is None else (job.group_rate.count, to_us(job.group_rate.per))

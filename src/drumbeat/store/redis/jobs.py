@@ -139,4 +139,4 @@ def _counts(flat: Sequence[Any]) -> dict[str, int]:
 
 
 def _no_job(job_id: JobId) -> NotFound:
-    return NotFound(f"there is no job {job_id!r}; see: drumbeat pool list")
+    return NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")

@@ -23,7 +23,7 @@ from drumbeat.store.redis.workers import RedisWorkers
 
 
 class RedisStore:
-    """A store on one Redis server. Opening it checks the version of its layout of keys, or creates the keys with ``create``."""
+    """A store on one Redis server. Opening it checks the version of the keys; with ``create`` an empty store is initialised."""
 
     def __init__(self, database: RedisDatabase, *, create: bool = False, check_version: bool = True) -> None:
         self._database = database

@@ -44,7 +44,8 @@ class RedisUpkeep:
         )
 
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
-        """Delete old samples, log lines, beats, ended workers and leases. Does not delete events."""
+        """Delete old samples, log lines, beats, ended workers and leases. Events stay: stores delete only events of ended runs,
+        and Redis has no runs."""
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
         deleted = await prune_all(self, pools, RECORDS, older_than, told)
         leases = await self._database.run("lease_prune", to_us(older_than))

@@ -21,7 +21,7 @@ class _Incomplete(Exception):
 
 
 class PipelinedConnection(asyncio.Protocol):
-    """A Redis connection, already logged in. Keeps a reference to ``held``: its deletion would close the connection."""
+    """A Redis connection, already logged in. Keeps the driver's writer (``held``), since deleting it closes the connection."""
 
     def __init__(self, transport: asyncio.Transport, held: object = None) -> None:
         self._transport = transport
@@ -97,7 +97,7 @@ class PipelinedConnection(asyncio.Protocol):
 
 
 def _fail(reply: "asyncio.Future[Any]", error: Exception) -> None:
-    """Let a future fail. If its task was cancelled at the same moment nobody reads the error, and asyncio must not log it."""
+    """Set a future's error, and read it, so that asyncio does not log an error that nobody reads (its task was cancelled)."""
     if not reply.done():
         reply.set_exception(error)
         reply.exception()

@@ -38,8 +38,8 @@ class Checksum:
 
 
 def canonical_json(text: str) -> str:
-    """Return a JSON document in one form: sorted keys, no spaces, and equal numbers written alike (1e2 as 100).
-    A text that is not JSON is returned as it is."""
+    """Return a JSON document in its canonical form: sorted keys, no spaces, and equal numbers written alike (1e2 as 100).
+    A text that is not JSON is returned unchanged."""
     try:
         return _encode(_decode(text))
     except ValueError:
@@ -47,8 +47,8 @@ def canonical_json(text: str) -> str:
 
 
 def _number(text: str) -> int | str:
-    """Parse a JSON number that has a fraction or an exponent: to an integer if its value is whole (and not too long), otherwise
-    to a text of its digits and exponent, which is the same for equal numbers."""
+    """Parse a JSON number that has a fraction or an exponent. Returns an integer if the value is whole and has at most
+    ``_LONGEST_INTEGER`` digits; otherwise a text of its digits and exponent, which is the same for equal numbers."""
     sign, digits, exponent = Decimal(text).as_tuple()
     written = "".join(map(str, digits)).lstrip("0")
     bare = written.rstrip("0")

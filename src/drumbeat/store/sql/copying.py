@@ -1,10 +1,10 @@
 """Copies a whole store from one SQL database to another, in any direction.
 
-The source is read in one transaction, so the copy is the store at one moment. Rows are written in the order of the primary
-key, some thousand in one transaction. So the rows in the target are always the first rows of the source, even after a copy
-was killed. The next copy compares them with the source by checksum and continues after them; a table in which they differ is
-emptied and copied again. Until all tables are verified, the table ``unfinished_copy`` in the target
-prevents other commands from using the target.
+The source is read in one transaction, so the copy is the store at one moment (from Snowflake: each table at its own moment).
+Rows are written in the order of the primary key, some thousand in one transaction. So the rows in the target are always the
+first rows of the source, even after a copy was killed. The next copy compares them with the source by checksum and continues
+after them; a table in which they differ is emptied and copied again. Until all tables are verified, the table
+``unfinished_copy`` in the target prevents other commands from using the target.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -66,7 +66,8 @@ class StoreCopy:
     _done: int = 0
 
     async def run(self, options: CopyOptions) -> CopyReport:
-        """Copy all tables and verify them, or only verify. A copy is Refused if the source is in use or the target has rows."""
+        """Copy all tables and verify them, or only verify. A copy raises Refused if the target has rows, or if the source is in
+        use and ``options.live`` is False."""
         await self._refuse_unusable_target(options)
         descriptions = await table_descriptions(self.source)
         self.source.add_table_queries(descriptions)
@@ -307,7 +308,7 @@ def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
 
 def _release(name: int, released: int, pool_ids: frozenset[str]) -> Change:
     """Return a function that marks leases of controllers and workers as released, in rows of ``leases``. It keeps other leases,
-    which mark that something was done once, such as a webhook's delivery. Both numbers are positions of columns."""
+    which mark that something was done once, such as a webhook's delivery. ``name``, ``released``: positions of columns."""
 
     def change(row: tuple[Any, ...]) -> tuple[Any, ...]:
         if row[name].removesuffix("/alone") not in pool_ids:

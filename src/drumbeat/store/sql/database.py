@@ -53,7 +53,7 @@ class NotifyingQueue(Queue, Protocol):
 
 
 class Snapshot(Protocol):
-    """One read-only transaction: every query sees the database as it was when the transaction began."""
+    """One read-only transaction: every query sees the database as it was when the transaction began (not in Snowflake)."""
 
     async def read(self, query: str, values: Values | None = None) -> Rows:
         """Run one named query."""

@@ -1,7 +1,8 @@
 """Exports ended benchmark runs to another SQL store: the run, its workers, events, samples, steps, results and executions.
 
-The rows are written in several transactions, that of the run last. So an interrupted export leaves no run behind, and the next
-export of this run removes what it wrote. A run that was exported before is replaced if it has changed, and skipped otherwise.
+The rows are written in several transactions, and the run's own row is written last. So an interrupted export leaves no visible
+run in the target, and the next export of the same run first deletes the rows that were left. A run that was exported before is
+replaced if it has changed in the source, and skipped otherwise.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -46,7 +47,7 @@ class RunExport:
     _rows: int = field(default=0, init=False)
 
     async def run(self, run_ids: Sequence[RunId]) -> list[ExportedRun]:
-        """Export these runs, or all that have ended if none is named. Raises NotFound, or Refused for a run under way."""
+        """Export these runs; if ``run_ids`` is empty, all ended runs. Raises NotFound, or Refused if a run has not ended."""
         found = [await self._ended(run_id) for run_id in run_ids] if run_ids else [row async for row in self._all_ended()]
         tables = {table.name: table for table in await table_descriptions(self.source)}
         for database in (self.source, self.target):
@@ -74,7 +75,10 @@ class RunExport:
         run_id = RunId(run["run_id"])
         present = await self.target.read("find_run", {"run_id": run_id})
         if present and RunStatus(present[0]["status"]) not in RUN_ENDED:
-            raise Refused(f"run {run_id} is {present[0]['status']} in {self.target.location}; only an ended run is replaced")
+            raise Refused(
+                f"run {run_id} exists in {self.target.location} and is {present[0]['status']}; "
+                "only an ended run can be replaced: stop it there first"
+            )
         if present and present[0]["updated_at"] == run["updated_at"]:
             return ExportedRun(run_id=run_id, rows=0)
         await self.target.transact(_remove(run_id, tables))

@@ -215,7 +215,7 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
 
 
 def text(value: str | None) -> str | None:
-    """Replace NUL characters in a text, since PostgreSQL cannot store them."""
+    """Replace NUL characters, which PostgreSQL cannot store, with the Unicode replacement character U+FFFD."""
     return value if value is None else value.replace("\x00", "\ufffd")
 
 

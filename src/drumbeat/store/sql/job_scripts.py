@@ -40,7 +40,8 @@ def one_outcome_per_job(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
 
 
 def existing_job(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None]:
-    """Find an existing job with the new job's id or unique key. Raises AlreadyExists if another pool has a job with this id."""
+    """Return the id of the existing job with the new job's id or unique key; None if there is none. Raises AlreadyExists if
+    the job with this id is in another pool."""
     named = (yield "find_job_by_id", {"job_id": job["given_id"]}) if job["given_id"] is not None else ()
     if named and named[0]["pool_id"] != pool_id:
         raise AlreadyExists(f"job {job['given_id']!r} already exists in pool {named[0]['pool_id']!r}; choose another id")
@@ -51,8 +52,8 @@ def existing_job(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None
 
 
 def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
-    """Claim jobs, also of groups with a limit or rate. One query considers only a bounded number of jobs, so
-    it is repeated until ``limit`` jobs are claimed or a repetition claims none. Each one skips groups that are full by then."""
+    """Claim jobs, including jobs of groups with a limit or rate. One query considers only a bounded number of jobs, so it is
+    repeated until ``limit`` jobs are claimed or it claims none. Each query skips groups that earlier queries have filled."""
     yield "forget_claims", {"pool_id": values["pool_id"], "now": values["now"]}
     taken: list[Row] = []
     while len(taken) < values["limit"]:
@@ -94,7 +95,10 @@ def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Scr
 def settle_unsuccessful(
     holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]
 ) -> Script[dict[Token, Job]]:
-    """Record the outcomes of attempts that did not succeed: lock the jobs, decide if each is tried again, and save them."""
+    """Record the outcomes of attempts that did not succeed: lock the jobs, decide if each is tried again, and save them.
+
+    Returns the jobs that the worker still held, by token, as they were before. Ignores the outcomes of other jobs.
+    """
     values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
     held = {job.token: job for job in map(job_of, (yield "lock_held", values))}
     now = instant((yield "now", {})[0]["now"])
@@ -121,7 +125,8 @@ def expire(limit: int) -> Script[list[Job]]:
 
 
 def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
-    """Return the jobs of lost workers to the queue; a job that has crashed too many workers is poisoned instead."""
+    """Put the jobs of lost workers back in the queue, or poison jobs that crashed too many workers; ``why`` returns a job's
+    error. Returns the jobs after the change."""
     now = instant((yield "now", {})[0]["now"])
     numbers: dict[JobId, int] = {}
     ended: list[Ended] = []
@@ -139,7 +144,8 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
 
 
 def _count_begun(holder: Holder) -> Script[int]:
-    """Count the jobs that a lost worker had begun. Stores the count with each job, as it falls when jobs are taken back."""
+    """Return how many jobs a lost worker had begun. Stores the number with each of these jobs, so that it stays the same
+    when only some of them are taken back now."""
     [found] = yield "count_begun", holder_values(holder)
     if found["jobs"] > 1:
         yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}

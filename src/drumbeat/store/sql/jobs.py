@@ -112,7 +112,7 @@ class SqlJobs:
 
     async def _counted(self, values: Mapping[str, Any]) -> Sequence[Row]:
         """Count ready jobs by the capability they need. Counts only the first part of a long queue, unless a job in this part
-        needs a capability or belongs to a group with limits."""
+        needs a capability or belongs to a group with limits: then more such jobs may follow, and the whole queue is counted."""
         some = values["most"] * _SAMPLE_FACTOR
         rows = await self._database.read("count_demand", {**values, "most": some})
         others = [row for row in rows if row["capability"] or row["limited"]]
@@ -164,7 +164,7 @@ class SqlJobs:
         by_id, by_number = ("find_job_by_id", {"job_id": job_id}), ("find_job_by_number", {"seq": number})
         rows = await self._database.read(*(by_id if number is None else by_number))
         if not rows:
-            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list")
+            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
         return rows[0]
 
 

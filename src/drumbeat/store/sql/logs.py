@@ -36,7 +36,7 @@ class SqlLogs:
 
 
 def severity(level: str | None) -> int:
-    """Return the number of a log level, so that "WARNING and above" is a comparison of numbers."""
+    """Return the number of a log level, so that "WARNING and above" is a comparison of numbers; 0 if None or unknown."""
     return _SEVERITIES.get(level, 0) if level else 0
 
 

@@ -1,7 +1,7 @@
 """PostgreSQL through asyncpg: a small pool of connections, prepared statements, one round trip for a single query.
 
 Behind PgBouncer in transaction mode a prepared statement can be missing at its next use, so statements are sent as text.
-PgBouncer is detected when the store opens: another server process answers than the one that accepted the connection.
+PgBouncer is detected when the store opens: the server process that runs a query is not the one that accepted the connection.
 """
 
 import asyncio
@@ -275,10 +275,10 @@ async def push_on(
     schema: str = "drumbeat",
     home: Callable[[], Awaitable[tuple[str, str]]] | None = None,
 ) -> Sequence[JobId]:
-    """Push jobs on the caller's connection, in its transaction. When it commits, workers see the jobs and wake up.
+    """Push jobs on the caller's connection, in the caller's transaction. Workers see the jobs and wake up when it commits.
 
     ``home`` returns the name of the store's database and the start time of its server. Raises InvalidInput for a connection
-    to another database or of another driver; errors of the driver are raised as they are.
+    to another database or of another driver. The driver's own errors are not translated to Drumbeat's errors.
     """
     known = _loaded(schema)
     _expect_our_driver(connection)

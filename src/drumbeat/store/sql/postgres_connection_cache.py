@@ -41,8 +41,9 @@ class ConnectionCache:
         *,
         prepares: bool,
     ) -> None:
-        """``gone``: the type of asyncpg's error for a connection that the pool has taken back; ``outdated``: of its error for a
-        statement that was prepared before the tables changed. Without ``prepares`` every statement is sent as text."""
+        """``gone`` is the type of asyncpg's error for a connection that the pool has taken back; ``outdated`` is the type of
+        its error for a statement that was prepared before the tables changed. Without ``prepares``, statements are sent as
+        text."""
         self._pool = pool
         self._timeout = timeout
         self._gone = gone

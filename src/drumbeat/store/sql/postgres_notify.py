@@ -56,8 +56,8 @@ class PostgresNotify:
             self._waiters[channel].discard(notified)
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None:
-        """Return the pool's channel if the caller's SQL statement must notify it; None if this process did so less than QUIET
-        seconds ago. In that case this notifier sends a notification soon, and the caller need not."""
+        """Return the pool's channel if the caller's SQL statement must notify it. Returns None if this process notified it less
+        than QUIET seconds ago; then this object sends a notification soon, and the caller need not."""
         channel, loop = channel_of(self._schema, pool_id), asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next.get(channel, 0.0):
@@ -70,7 +70,8 @@ class PostgresNotify:
         return None
 
     def notify_later(self, channel: str | None) -> None:
-        """Notify the channel in QUIET seconds: the push that should have done so failed, and other pushes might rely on it."""
+        """Notify the channel in QUIET seconds, after the push that should have notified it has failed. Earlier pushes may need
+        this notification, since ``channel_to_notify`` cancelled theirs."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 

@@ -204,8 +204,8 @@ def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[Job
 def _assign_ids(
     pool_id: PoolId, jobs: Sequence[Mapping[str, Any]], places: Sequence[int], rows: Rows, ids: dict[int, JobId]
 ) -> Script[None]:
-    """Store in ``ids`` the id of each job at an index in ``places``: the id of its new row in ``rows``, or else of
-    the existing job with the same id or unique key, if that job still exists."""
+    """Store in ``ids`` the id of each job at an index in ``places``: the id of its new row in ``rows`` or, without a new row,
+    the id of the existing job with the same id or unique key. Stores no id for a job if the existing job is gone by now."""
     in_order = sorted(rows, key=lambda row: int(row["seq"]))
     new = [((row["given_id"], row["unique_key"]), row_id(row)) for row in in_order]
     for place in places:

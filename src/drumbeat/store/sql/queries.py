@@ -124,8 +124,9 @@ def migration_texts() -> Mapping[int, str]:
 
 
 def migrations_of(dialect: str) -> Mapping[int, str]:
-    """Return the migrations as a dialect has them. Its own first migration creates the tables as they are after the portable
-    migration of that number, so the earlier ones are empty there."""
+    """Return the SQL text of each migration in this dialect, by number. A dialect can replace portable migrations with its own.
+    Its first own migration creates the tables as the portable migration of the same number leaves them, so the migrations
+    before it are empty."""
     own = _numbered_files(_HERE / "migrations" / dialect)
     first = min(own, default=0)
     return {number: own.get(number, text if number > first else "") for number, text in migration_texts().items()}

@@ -38,12 +38,12 @@ class Notifier(Protocol):
     def listening(self, pool_id: PoolId) -> AbstractAsyncContextManager[Subscription]: ...
 
     async def notify(self, pool_id: PoolId) -> None:
-        """Wake the callers that wait for a pool's jobs. A call within a few milliseconds of the last one takes effect later."""
+        """Wake the callers that wait for a pool's jobs. A notification is delayed if the last one was sent milliseconds ago."""
         ...
 
 
 class SqlQueue:
-    """The parts of the job queue that SQLite and PostgreSQL share: renewing leases, taking back lost jobs, waiting for jobs."""
+    """The parts of the job queue that all SQL databases share: renewing leases, taking back lost jobs, waiting for jobs."""
 
     poll_interval: ClassVar[timedelta] = LISTENING_POLL  #: poll interval while notifications work
 

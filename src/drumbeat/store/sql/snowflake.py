@@ -1,8 +1,9 @@
 """Snowflake through its connector: a small pool of blocking sessions in threads, one transaction for each script.
 
-A writing transaction first changes one row, the writer's row of the table ``locks``. This locks the row until the transaction
-ends, so writers come one after the other, on hybrid tables (which lock rows) and on standard tables (which lock tables). A
-transaction whose process was killed is aborted by the next session that waits for its lock; see ``snowflake_transaction``.
+A writing transaction first updates the row ``writer`` of the table ``locks``, which locks this row until the transaction ends.
+So only one transaction writes at a time, both on hybrid tables (which lock rows) and on standard tables (which lock whole
+tables). Only heartbeats and lease renewals do without this lock. If a process is killed, its transaction is aborted by the next
+session that waits for the lock; see ``snowflake_transaction``.
 """
 
 import time
@@ -105,7 +106,8 @@ class SnowflakeDatabase:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator["_SnowflakeReads"]:
-        """Snowflake's transactions see what others commit meanwhile: each query by itself sees one moment."""
+        """Yield an object that runs queries; each query sees the store at one moment, but not all of them at the same moment,
+        since even a transaction in Snowflake sees what others commit meanwhile."""
         yield _SnowflakeReads(self.sessions, self._queries)
 
     def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
@@ -120,7 +122,7 @@ class SnowflakeDatabase:
         return []
 
     def _transact(self, session: Any, script: Script[T]) -> T:
-        """Run a script in one transaction, in this thread. It is rolled back when the session is given back after an error."""
+        """Run a script in one transaction, in this thread. After an error, ``SnowflakeSessions`` rolls the transaction back."""
         transaction = self._until_unlocked(session, self._lock)
         try:
             result = self._drive(transaction, script)
@@ -182,7 +184,7 @@ class SnowflakeDatabase:
 
 
 class _SnowflakeReads:
-    """Queries of the whole store, each of one moment."""
+    """Runs queries for ``SnowflakeDatabase.snapshot``. Each query sees the store at its own moment."""
 
     def __init__(self, sessions: SnowflakeSessions, queries: Mapping[str, Query]) -> None:
         self._sessions = sessions

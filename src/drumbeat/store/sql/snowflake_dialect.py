@@ -1,4 +1,4 @@
-"""Snowflake's dialect: what the words and calls of the portable SQL mean there."""
+"""Snowflake's dialect: the SQL that replaces the ``@words`` of portable queries, such as ``@now``."""
 
 import re
 
@@ -56,7 +56,7 @@ def dialect(*, hybrid: bool) -> Dialect:
 
 
 def _among(column: str, values: str) -> str:
-    """Return a condition on a list of values; each of them is bound by itself."""
+    """Return the condition that a column has one of the listed values; ``...`` later becomes one ``?`` for each value."""
     return f"{column} IN ({values}...)"
 
 
@@ -65,7 +65,7 @@ def _path(*keys: str) -> str:
 
 
 def _filled(document: str, *pairs: str) -> str:
-    """Return SQL for the text of a JSON object with these keys and values added, unless it has them itself."""
+    """Return SQL that adds keys with their values to the text of a JSON object; a key that the object has keeps its value."""
     added = " || ".join(
         f"IFF((GET(PARSE_JSON({document}), {key})) IS NULL, "
         f"',\"' || {key} || '\":' || COALESCE(TO_JSON(TO_VARIANT({value})), 'null'), '')"
@@ -76,7 +76,8 @@ def _filled(document: str, *pairs: str) -> str:
 
 
 def _key_rows() -> str:
-    """Return the columns of all primary keys as SQL rows of table, column and place; Snowflake lists them in no view."""
+    """Return the columns of all primary keys as SQL rows of table, column and position in the key. They are read from the
+    migrations, since no view in Snowflake lists them."""
     return ", ".join(
         f"('{table}', '{column.strip()}', {place})"
         for text in migrations_of("snowflake").values()

@@ -12,13 +12,13 @@ from drumbeat.store.sql.sqlite_queue import SqliteQueue
 
 
 class SnowflakeQueue(SqliteQueue):
-    """The job queue in Snowflake. A waiting worker learns of jobs that another process pushes when it polls."""
+    """The job queue in Snowflake. A waiting worker finds the jobs that other processes push only when it polls."""
 
     poll_interval = timedelta(seconds=5)
 
 
 class ProcessNotify:
-    """Wakes the callers of this process that wait for jobs; other processes poll, since Snowflake notifies nobody."""
+    """Wakes the callers in this process that wait for jobs. Other processes poll, since Snowflake has no notifications."""
 
     def __init__(self) -> None:
         self._waiters: defaultdict[PoolId, set[asyncio.Event]] = defaultdict(set)

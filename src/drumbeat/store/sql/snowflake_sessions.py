@@ -27,7 +27,8 @@ _BAD_VALUES = frozenset({100038, 100069, 100078, 100071, 100132, 100090})
 
 
 class SnowflakeSessions:
-    """Up to ``most`` sessions, each used by one thread at a time. A session that failed is closed and not used again."""
+    """Sessions for reading and for writing; up to ``most`` are used at a time, each by one thread. After an error a session is
+    rolled back and used again, or closed if the rollback fails."""
 
     def __init__(self, sign_in: SnowflakeSignIn, most: int, command_timeout: timedelta, connect_timeout: timedelta) -> None:
         self._sign_in = sign_in
@@ -44,7 +45,7 @@ class SnowflakeSessions:
     async def run(self, work: Callable[[Any], T], *, writing: bool = False) -> T:
         """Run blocking work with a session, in a thread. Errors of the connector are translated to Drumbeat's errors.
 
-        A session for ``writing`` commits nothing by itself; the others commit after each statement.
+        With ``writing``, the work must commit its transaction; without it, the session commits after each statement.
         """
         if self._closing.is_set():
             raise StoreUnavailable("this store is closed; open it before use")
@@ -56,7 +57,7 @@ class SnowflakeSessions:
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def translated(self, exc: Exception) -> DrumbeatError:
-        """Return Drumbeat's error for one of the connector. Its text has no secret: every occurrence is replaced."""
+        """Return the Drumbeat error for an error of the connector. In its text, ``***`` replaces the secret."""
         number = getattr(exc, "errno", None) or 0
         message = self._without_secrets(str(getattr(exc, "raw_msg", None) or exc or type(exc).__name__)).strip()
         if number in _REFUSED_SIGN_INS or any(

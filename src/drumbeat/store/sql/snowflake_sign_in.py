@@ -35,7 +35,7 @@ class SnowflakeSignIn:
 
     @property
     def way(self) -> str:
-        """The authenticator: ``key_pair`` if there is a file of a private key, otherwise ``password``, unless one is given."""
+        """The given authenticator; if none is given, ``key_pair`` if there is a private key file, otherwise ``password``."""
         return (self.authenticator or ("key_pair" if self.private_key_file else "password")).lower()
 
     def check(self) -> None:

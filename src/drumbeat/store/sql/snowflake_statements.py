@@ -15,14 +15,16 @@ from drumbeat.store.sql.rows import dump
 _CONDITION = re.compile(r"/\*if (any|none|:\w+)\*/\s*")
 _VALUE = re.compile(r"(?P<limit>\b(?:LIMIT|OFFSET) )?(?<![:\w]):(?P<name>[a-z]\w*)(?P<form>\.\.\.|\{\})?")
 _READS = ("SELECT", "WITH", "SHOW")
-_MOST_BYTES = 4_000_000  #: one statement is not given more rows than have this size as JSON
+_MOST_BYTES = 4_000_000  #: a statement gets no more rows once their JSON text has this size
 
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
     """One statement of a query, and the condition under which it runs."""
 
-    condition: str  #: ``any``, ``none``, the name of a value after a colon, or empty
+    #: ``any``: the query ends here unless the statement before found or changed a row; ``none``: runs only if it did not;
+    #: ``:name``: runs only if this value is not None; empty: always runs
+    condition: str
     text: str
     reads: bool
 
@@ -50,7 +52,8 @@ _CHANGED = ResultRow({}, ())  #: stands for one changed row, of which nothing wa
 
 
 def run_query(cursor: Any, query: Query, values: Values | Bulk | MayConflict) -> Rows:
-    """Run the statements of a query in order. Returns the rows of its last SELECT; without one, a row for each changed row."""
+    """Run the statements of a query in order. Returns the rows of the last SELECT that ran; if none ran, an empty row for each
+    row that the last statement changed."""
     if isinstance(values, Bulk):
         return [{"new": sum(_run_bulk(cursor, query, values))}]
     known = dict(values.values if isinstance(values, MayConflict) else values)
@@ -107,7 +110,8 @@ def render(text: str, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 
 def flat_json(text: str) -> str:
-    """Return a JSON list of rows with each nested object or list as its text, so that Snowflake keeps it as it is."""
+    """Return a JSON list of rows in which each nested object or list is replaced by its JSON text, which Snowflake then stores
+    unchanged."""
     return dump([_flat(row) for row in json.loads(text)])
 
 
@@ -133,7 +137,7 @@ def _run_bulk(cursor: Any, query: Query, bulk: Bulk) -> Iterator[int]:
 
 
 def _chunks(records: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield the records as texts of JSON lists, none of them much larger than the most that one statement is given."""
+    """Yield the records as JSON lists. A list ends with the record that brings its size to ``_MOST_BYTES``."""
     rows: list[str] = []
     size = 0
     for record in records:

@@ -1,12 +1,12 @@
-"""Transactions of a store in Snowflake, which are ended even if their process is killed.
+"""Transactions of a store in Snowflake. If a process is killed, other sessions abort its transaction.
 
-A process that is killed leaves its transaction open, with its locks. Snowflake itself aborts such a transaction only when it
-has blocked others for 5 minutes. So each of the store's transactions has the store's name, and a session that has waited too
-long for a lock aborts the transactions of this name that are older than ``ABANDONED``.
+A process that is killed leaves its transaction open, and the transaction keeps its locks. Snowflake itself aborts such a
+transaction only after it has blocked others for 5 minutes. So all transactions of a store have the same name, and a session
+that has waited too long for a lock aborts the transactions with this name that are older than ``ABANDONED``.
 
-A process that was only slow or paused must not commit a part of its work after that. So its sessions do not commit by
-themselves: what it sends after the abort is a new transaction, and a transaction that took longer than ``GIVE_UP`` is not
-committed. If the answer to a COMMIT came late, Snowflake is asked what became of the transaction.
+If the process was only slow or paused, it must not commit the rest of its work after that. So its sessions do not commit
+automatically: the statements it sends after the abort form a new transaction. A transaction that took longer than ``GIVE_UP``
+is not committed. If the reply to a COMMIT came late, the session asks Snowflake whether the transaction was committed.
 """
 
 import hashlib
@@ -40,7 +40,8 @@ class SnowflakeTransaction:
         self._cursor.execute(f"BEGIN NAME {self._name}")
 
     def execute(self, sql: str, values: Any = None) -> Any:
-        """Run a statement. A statement that creates or drops a table ends the transaction, and the next one begins another."""
+        """Run a statement. A statement that creates, alters or drops a table ends the transaction, and the statement after it
+        begins a new transaction."""
         result = self._cursor.execute(sql, values)
         if sql.lstrip().upper().startswith(_DEFINES):
             self._began = self._clock()

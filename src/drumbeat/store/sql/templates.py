@@ -57,7 +57,8 @@ def _save(template: Template) -> Script[Template]:
     before, values = template_of(rows[0]), _values(template)
     if before.usage_count and before.config != load(values["config"]):
         raise Refused(
-            f"template {before.name!r} cannot change: {before.usage_count} runs have used it; copy it and change the copy"
+            f"the config of template {before.name!r} cannot change: {before.usage_count} runs have used it; "
+            "copy the template and change the copy"
         )
     if (yield "find_other_of_name", {"name": template.name, "template_id": template.template_id}):
         raise AlreadyExists(f"a template named {template.name!r} already exists; choose another name")

@@ -48,12 +48,12 @@ async def with_idempotency_key(request: Request, work: Handler) -> Response:
 
 @contextmanager
 def _store_errors_logged(key: str) -> Iterator[None]:
-    """Log, and do not raise, a StoreError of the block, which saves a response or frees its key. The key expires by itself."""
+    """Log a StoreError of the block instead of raising it: the client still gets its response, and the reserved key expires."""
     try:
         yield
     except StoreError as exc:
         seconds = HOLD_FOR.total_seconds()
-        log.warning("failed to store the response for %s %s: %s; the key expires in %g s", KEY, key, exc, seconds)
+        log.warning("failed to store the response for %s %s or free the key: %s; it expires in %g s", KEY, key, exc, seconds)
 
 
 def _key(request: Request) -> str:

@@ -17,7 +17,7 @@ def by_offset(request: Request, response: Response, rows: Sequence[T], limit: in
 def by_number(
     request: Request, response: Response, rows: Sequence[T], limit: int, number: Callable[[T], object]
 ) -> dict[str, Any]:
-    """Return a page of rows and the link to the next page, which starts after the last row's number."""
+    """Return a page of rows and the link to the next page, which starts after the last row. ``number`` returns a row's id."""
     return _page(request, response, rows, limit, lambda last: {"after": number(last)})
 
 

@@ -24,7 +24,7 @@ class CheckedRequest(Request):
         return self._json
 
     async def check_body(self) -> None:
-        """Raise InvalidInput for text that cannot be stored, HTTPException 415 or 400 for a body that is not JSON."""
+        """Raise HTTPException 415 for a content type, or 400 for a body, that is not JSON; InvalidInput for invalid text."""
         if not await self.body():
             return
         if not _is_json(self.headers.get("content-type")):

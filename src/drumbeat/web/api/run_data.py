@@ -112,7 +112,7 @@ async def run_logs(
 
 @router.get(f"{_RUN}/results", operation_id="run_results", responses=problems(404, 409))
 async def run_results(run_id: Id, plane: Plane) -> list[ResultShape]:
-    """List the results of a run: first its totals, then those of the workers, by worker and kind of operation."""
+    """List the results of a run: the whole run first, then each worker; sorted by worker, then by kind of operation."""
     await plane.store.runs.get(RunId(run_id))
     return [ResultShape.model_validate(each) for each in await plane.store.results.list(RunId(run_id))]
 

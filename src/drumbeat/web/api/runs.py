@@ -117,7 +117,7 @@ async def _shown(state: AppState, run: Run, shape: type[Shown]) -> Shown:
 
 @router.get(_RUN, operation_id="show_run", responses=problems(404, 409))
 async def show_run(run_id: Id, state: State) -> WholeRun:
-    """Return a run with its verdict and its configuration; once it has ended, also in words."""
+    """Return a run with its verdict and configuration; after its end also its summary and, if stored, its explanation."""
     run = await state.plane.store.runs.get(RunId(run_id))
     words = {"summary": list(await state.verdicts.summary_of(run)), "explanation": _explained(stored_explanation(run))}
     return (await _shown(state, run, WholeRun)).model_copy(update=words)
@@ -129,9 +129,9 @@ def _explained(found: RunExplanation | None) -> ExplanationShape | None:
 
 @router.post(f"{_RUN}/explain", operation_id="explain_run", responses=problems(404, 409, 501) | _MODEL_FAILED)
 async def explain_run(run_id: Id, plane: Plane) -> ExplanationShape:
-    """Have the language model that the server's settings name explain an ended run, from its figures only. The text is stored
-    with the run, in place of an earlier one. 409 if no language model is set up or the run has not ended, 502 if the model
-    gives no usable answer."""
+    """Ask a language model, which the server's settings name, to explain an ended run from the run's figures only. The text is
+    stored with the run and replaces an earlier text. 409 if no language model is set up or the run has not ended, 502 if the
+    model gives no usable answer."""
     return ExplanationShape.model_validate(await plane.bench().explain(RunId(run_id)))
 
 
@@ -152,7 +152,7 @@ async def show_run_status(run_id: Id, state: State) -> RunStanding:
 
 @router.post(f"{_RUN}/start", status_code=202, operation_id="start_run", responses=problems(404, 409))
 async def start_run(run_id: Id, plane: Plane) -> RunShape:
-    """Start a PREPARED run. This server orchestrates it, unless started with --no-conduct: then another orchestrator must."""
+    """Start a PREPARED run. This server orchestrates the run; with --no-conduct it leaves that to another orchestrator."""
     await plane.bench().start(RunId(run_id))
     return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
 

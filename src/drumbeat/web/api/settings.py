@@ -8,7 +8,7 @@ from drumbeat.core.errors import InvalidInput
 
 
 def settings_of(settings: Mapping[str, Any]) -> list[str]:
-    """Convert ``{"scaling.max_workers": 4}`` to ``scaling.max_workers=4``, as on the command line. Values are JSON."""
+    """Convert ``{"scaling.max_workers": 4}`` to ``["scaling.max_workers=4"]``, as on the command line, with values as JSON."""
     for path in settings:
         if "=" in path:
             raise InvalidInput(f"settings: expected a path such as scaling.mode, without '=', got {path[:100]!r}")

@@ -148,7 +148,7 @@ async def plan_draft(body: Draft, plane: Plane) -> PreflightShape:
 
 @router.post(f"{TEMPLATES}/preview", operation_id="preview_draft", responses=problems(404, 409))
 async def preview_draft(body: Draft, plane: Plane) -> Preview:
-    """Show the SQL that a run of a document would send, generated for its table. Nothing is executed."""
+    """Show the SQL that a run of a document would send, generated for the document's table. Nothing is executed."""
     found = await plane.bench().preview(await _drafted(plane, body))
     return Preview(
         operations=[
@@ -188,7 +188,7 @@ async def change_template(
 
 
 async def _expected_revision(plane: ControlPlane, template_id: str, if_match: str | None) -> str | None:
-    """Return the revision that If-Match requires, None for any. Raises HTTPException 412 if the template has another one."""
+    """Return the revision that If-Match requires; None if it allows any. Raises HTTPException 412 if the template changed."""
     if if_match is None or if_match.strip() == "*":
         return None
     now = plane.bench().revision(await plane.store.templates.get(template_id))

@@ -1,4 +1,4 @@
-"""Sets labels and attributes that contain data safely: as values, never as part of the text for ``props``.
+"""Sets labels and attributes safely if they contain data: as values, never as part of the text for ``props``.
 
 NiceGUI parses the text given to ``props``, and the browser evaluates the value of each name that begins with a colon: a pool
 name with a quotation mark in it could run as a script. An attribute set by its key is passed on unchanged.
@@ -12,7 +12,7 @@ Element = TypeVar("Element", bound=ui.element)
 
 
 def set_label(element: Element, name: str) -> Element:
-    """Set the name of an element that screen readers read; returns the element."""
+    """Set the name that screen readers read for an element; returns the element."""
     return set_attribute(element, "aria-label", name)
 
 

@@ -131,7 +131,7 @@ def _workers(app: AppState, status: "FleetStatus") -> TableOrPlaceholder:
 
 
 class FleetDecisions:
-    """A chart of recent decisions, and a table with one page of them: the newest, or the decisions before the beat (pass
+    """A chart of recent decisions, and a table with one page of decisions: the newest page, or the page before the beat (pass
     of the autoscaler) whose number is in the URL."""
 
     def __init__(self, app: AppState, pool_id: str, before: int) -> None:
@@ -191,7 +191,7 @@ class ExplanationPanel:
         button("Preview next decision", self._preview, "help_outline").props("outline")
 
     async def follow(self, beats: Sequence[Beat]) -> None:
-        """Explain the selected or else the latest beat (autoscaler pass), unless the next decision is being previewed."""
+        """Explain the selected beat (autoscaler pass), or the latest if none is selected; does not replace a shown preview."""
         fleet = self._app.plane.fleet(self._pool_id)
         beat = await self._find(beats) or (await fleet.status()).last
         if beat is None or beat.n == self._explained or not self._follows:
@@ -205,7 +205,7 @@ class ExplanationPanel:
                 ui.label(str(exc))
 
     async def _find(self, beats: Sequence[Beat]) -> Beat | None:
-        """Return the selected beat (autoscaler pass), from ``beats`` or else from the store; None if there is none."""
+        """Return the selected beat (autoscaler pass), from ``beats`` or the store; None if none is selected or found."""
         known = next((each for each in beats if each.n == self._selected), None)
         if known is not None or not 0 < self._selected < _MAX_BEAT:
             return known

@@ -147,7 +147,7 @@ def show(found: "Simulated") -> None:
 
 
 def metrics(found: "Simulated") -> list[tuple[str, Any, Any]]:
-    """Return each metric's name, its cold value (fleet without workers at first) and its warm value (same jobs once more)."""
+    """Return each metric's name and two values: of a new fleet, and of a fleet that has run the same jobs before."""
     cold = found.figures()
     warm = cold.pop("warm") or {}
     return [(name, value, warm.get(name, "–")) for name, value in cold.items()]

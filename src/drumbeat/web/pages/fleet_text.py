@@ -32,7 +32,7 @@ def money(amount: float | None) -> str | None:
 
 
 def spent_text(found: SpentFigures | None, period: str) -> str | None:
-    """Return the cost in a period with its budget, such as ``3.50 of 40.00``."""
+    """Return the cost in a period, with the budget if any, such as ``3.50 of 40.00``; None if the cost is not known."""
     if found is None:
         return None
     limit = getattr(found, f"max_per_{period}")

@@ -55,7 +55,7 @@ class Form:
         return element
 
     async def ask(self, action: Callable[[], Awaitable[Made]]) -> Made | None:
-        """Show the dialog until the action succeeds, and return its result; None if the user cancels."""
+        """Show the dialog until the action succeeds, and return the action's result; None if the user cancels."""
 
         async def submit() -> None:
             if not may_change():

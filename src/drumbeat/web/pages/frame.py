@@ -165,7 +165,7 @@ drumbeat bench run examples/find-max.yaml"""  #: commands for a first run, from 
 
 
 def empty_state(text: str, command: str = "") -> ui.card:
-    """Add a placeholder for missing data, which says what to do first."""
+    """Add a placeholder for missing data: ``text`` says what to do first, ``command`` is the command for it."""
     with ui.card().props("flat bordered").classes("w-full items-center q-pa-lg") as card:
         ui.label(text).classes("text-center")
         if command:

@@ -7,7 +7,10 @@ _LEADING = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def sort_key(value: object, *, number: bool) -> float | str | None:
-    """Return the key that the browser compares. ``number``: sort a text such as ``1,200 ms`` by its leading number."""
+    """Return the key by which the browser sorts a cell; None for an empty cell.
+
+    ``number``: the key of a text such as ``1,200 ms`` is its leading number; None if it has no leading number.
+    """
     match value:
         case bool() | int() | float():
             return float(value)

@@ -33,7 +33,7 @@ def add(app: AppState) -> None:
 
 
 def _trigger_service(app: AppState) -> "TriggerService | None":
-    """Return the trigger service of this server, or else a new one for the triggers file; None if there is no such file."""
+    """Return this server's trigger service; if it has none, a new one for the triggers file; None if there is no such file."""
     if app.triggers is not None:
         return app.triggers
     file = app.settings.triggers or triggers_file()
@@ -53,7 +53,7 @@ async def _table(service: "TriggerService") -> None:
 
 
 async def _rows(service: "TriggerService") -> list[tuple[Any, Any, Any]]:
-    """Return for each trigger: the trigger, its last firing, and the time of its next one."""
+    """Return each trigger, when and how it last fired (None: never), and when it is due next (None: it has no schedule)."""
     last = await service.last_fired()
     return [(each, last.get(each.name), service.due(each)) for each in service.triggers]
 

@@ -87,7 +87,8 @@ def _next_if_stable(view: ModeView, state: FindMaxState) -> int | None:
 
 
 def _wait(view: ModeView, state: FindMaxState) -> LoadDecision:
-    """Wait until all connections are open and all workers are ready, or that takes too long; then begin to measure."""
+    """Wait until all connections are open and all workers are ready, then begin to measure. If that takes too long, begin to
+    measure without them."""
     needed = workers(view, state.connections)
     held = state.connections <= view.held <= state.connections * 1.02 + 1 and view.ready >= needed
     overdue = state.began is not None and view.now - state.began >= max(PATIENCE, view.plan.find_max.step_duration)
@@ -189,7 +190,8 @@ def _failed(view: ModeView, state: FindMaxState, verdict: LevelVerdict) -> FindM
 
 
 def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """Go back to the highest stable number of connections below the current one and verify it, or bisect after three rounds."""
+    """Go back to the highest stable number of connections below the current one and verify it. After three verifications have
+    failed, bisect instead; if no lower number is stable, end the search."""
     levels = level_samples.stable_levels(state.history, below=state.trial)
     if not levels:
         return replace(state, best=None, status=FindMaxStatus.COMPLETED)

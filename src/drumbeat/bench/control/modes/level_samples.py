@@ -23,7 +23,8 @@ def qps(sample: StepFigures) -> float | None:
 
 
 def pace(sample: StepFigures) -> float | None:
-    """Return the logarithm of throughput per connection. As connections are added, it changes more smoothly than throughput."""
+    """Return the logarithm of the throughput per connection; None if the throughput is 0. As connections are added, it changes
+    more smoothly than the throughput."""
     return log(sample.qps / sample.connections) if sample.qps > 0 else None
 
 
@@ -63,8 +64,11 @@ def stable_levels(history: Iterable[StepFigures], below: int) -> list[int]:
 
 
 def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
-    """Estimate how much a figure varies by chance: the standard deviation of one sample, as a share of the figure. Uses
-    repeated samples of a level (number of connections), and how far a level is off the line through its neighbours."""
+    """Estimate how much a figure varies by chance: the standard deviation of one sample, as a share of the figure.
+
+    Uses the differences between samples of the same level (number of connections), and the distance of a level's mean from the
+    line through the levels below and above it.
+    """
     levels = _by_level(history, measure)
     squares, observations = WEIGHT * ASSUMED**2, WEIGHT
     for found in levels.values():

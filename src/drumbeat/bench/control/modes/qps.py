@@ -135,7 +135,7 @@ def _judge(view: ModeView, state: QpsState, figures: Figures) -> LoadDecision:
 
 
 def _relief(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """Return more connections if the target is reached but nearly all connections are busy, else the current number."""
+    """Return a higher number of connections if nearly all are busy although the target is reached, else the current number."""
     if busy_share(figures, view) < NOTHING_TO_SPARE or view.plan.scaling.mode is ScalingMode.FIXED:
         return state.connections
     return min(needed(figures, view), _room(view, state))

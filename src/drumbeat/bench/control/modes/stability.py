@@ -1,8 +1,8 @@
 """Judges whether a level (a number of connections) is stable: a fixed order of rules that tell real changes from noise.
 
 Queueing, errors and objectives are judged by the last measurement of a level. Latency and throughput are compared with other
-levels, using all measurements and their standard error. A level that exceeds its limit fails if the excess is far larger than
-that error, or if the error itself is small enough. If neither is the case, the level is measured again.
+levels, using all measurements and their standard error. If latency or throughput breaks its limit, the level fails if the
+excess is far larger than the standard error, or if the standard error is small. Otherwise the level is measured again.
 """
 
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ def _again(reason: str, next_level: int | None = None) -> LevelVerdict:
 
 
 def why_not_counted(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, needed: int) -> str | None:
-    """Return why a measurement does not count, such as too few operations, and must be repeated (once); None if it counts."""
+    """Return why a measurement does not count, such as too few operations; None if it counts. The caller repeats it once."""
     least = plan.find_max.min_operations
     if ready < needed:
         return f"{ready} of {needed} workers were ready"
@@ -264,7 +264,8 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison
 
 
 def throughput_gain(state: FindMaxState) -> LevelComparison | None:
-    """Compare the throughput that added connections gained with the least gain that counts as growth; None if not measured."""
+    """Compare the throughput gained since the last stable number of connections with the least gain that counts as growth; None
+    if there is no lower stable number, or no throughput to compare."""
     prior = last_stable(state)
     if prior is None:
         return None

@@ -153,7 +153,8 @@ def _r_squared(levels: Sequence[Point], fitted: UslFit) -> float:
 
 
 def _peak(found: Sequence[float], covariance: Matrix, points: int) -> tuple[float | None, float | None, float | None]:
-    """Return the connections with the highest throughput, √((1−σ)/κ), and their 95 % confidence interval."""
+    """Return the number of connections with the highest throughput, √((1−σ)/κ), and the ends of its 95 % confidence interval;
+    three times None if the fitted curve has no maximum."""
     a, b, c = found
     if c <= NOTHING * a or b >= a:
         return None, None, None

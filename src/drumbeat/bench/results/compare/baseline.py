@@ -51,7 +51,8 @@ def baseline_criterion(run: Run) -> str:
 
 
 def regress(comparison: Comparison | None) -> ExitStatus:
-    """Return the exit code of ``bench regress`` for a comparison. If the run failed, RUN_FAILED, whatever its figures."""
+    """Return the exit code of ``bench regress``. It is INCONCLUSIVE if there is no comparison, and RUN_FAILED if the later run
+    failed, whatever its figures."""
     if comparison is None:
         return ExitStatus.INCONCLUSIVE
     if comparison.after.run.status is not RunStatus.COMPLETED or failure_despite_completion(comparison.after):

@@ -39,8 +39,8 @@ def batch_length(seconds: int) -> int:
 
 
 def common_length(first: int, second: int, fewest: int) -> int:
-    """Return one batch length for two runs: that of the longer run or, if the shorter run would get fewer than ``fewest``
-    batches of that length, a shorter one."""
+    """Return one batch length for two runs that measured ``first`` and ``second`` seconds: the length for the longer run,
+    reduced if the shorter run would otherwise get fewer than ``fewest`` batches."""
     inner = min(first, second) - 2
     return min(batch_length(max(first, second)), max(SHORTEST, inner // fewest))
 
@@ -59,12 +59,14 @@ def _batch(seconds: Sequence[Second]) -> Batch:
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Return the coefficient of variation: below 0.15 is steady, above 0.30 is unsteady. None for fewer than two values."""
+    """Return the coefficient of variation: below 0.15 is steady, above 0.30 is unsteady. None for fewer than two values, and
+    for a mean of 0."""
     mean = fmean(values) if values else 0.0
     return pstdev(values) / mean if mean > 0 and len(values) > 1 else None
 
 
 def quality(record: RunRecord) -> float | None:
-    """Return how steady a run's throughput was, from 1 (steady) to 0; 0.5 at a variation of 0.30. None for a short run."""
+    """Return how steady a run's throughput was, from 1 (steady) to 0; 0.5 at a variation of 0.30. None if it has fewer than two
+    batches, or no operations."""
     found = variation([batch.qps for batch in batches(record)])
     return None if found is None else max(0.0, 1 - found / 0.6)

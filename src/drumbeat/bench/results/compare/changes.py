@@ -8,7 +8,7 @@ from drumbeat.bench.results.compare.means import Shift
 
 
 class FigureChange(StrEnum):
-    """How a figure, or a whole run, changed. A whole run gets the first of these members that one of its figures has."""
+    """How a figure, or a whole run, changed. Of its figures' changes, a whole run gets the one that is listed first here."""
 
     REGRESSED = "regressed"
     WARNING = "warning"
@@ -87,7 +87,7 @@ class Delta:
 
     @property
     def relative(self) -> float | None:
-        """The difference as a share of the first run's value."""
+        """The difference as a share of the first run's value; None if a value is missing or the first run's value is 0."""
         return self.difference / self.before if self.difference is not None and self.before else None
 
     @property
@@ -102,7 +102,8 @@ class Delta:
 
     @property
     def undetected_regression(self) -> float | None:
-        """The worst change that a test without a significant result cannot rule out, if it would be a regression; else None."""
+        """The worst change in the confidence interval, if it would be a regression although the test found no significant
+        difference; else None."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before

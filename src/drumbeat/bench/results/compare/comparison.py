@@ -148,8 +148,8 @@ def _delta(
 
 
 def _change(bounds: Bounds, before: float | None, after: float | None, found: Shift | None) -> FigureChange:
-    """Classify the change of a figure. A change must be significant to count, except a rise of the error rate. A significant
-    change for the worse that is below the warning bound is still a WARNING if its confidence interval reaches that bound."""
+    """Classify the change of a figure. Only a significant change counts, except that a rise of the error rate always counts. A
+    significant change for the worse below the warning bound is a WARNING if its confidence interval reaches that bound."""
     if before is None or after is None:
         return FigureChange.INCONCLUSIVE
     if bounds.absolute:
@@ -190,7 +190,7 @@ def _at_best(best: Best | None, name: str) -> float | None:
 
 
 def _plain(bounds: Bounds, before: float | None, after: float | None, informative: bool = False) -> Delta:
-    """Classify the change of a figure that has one value in each run, so that its significance cannot be tested."""
+    """Classify the change of a figure by its size alone: with one value per run, its significance cannot be tested."""
     change = FigureChange.INCONCLUSIVE
     if before is not None and after is not None and (before or bounds.absolute):
         change = bounds.change(after - before if bounds.absolute else (after - before) / before)

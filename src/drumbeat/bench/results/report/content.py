@@ -40,12 +40,12 @@ def verdict(record: RunRecord) -> str:
 
 
 def summary(record: RunRecord) -> tuple[str, ...]:
-    """Return the run in a few sentences, written by us from its figures."""
+    """Return the summary of the run: a few sentences made from its figures by fixed rules, not by a language model."""
     return record.summary
 
 
 def explanation(record: RunRecord) -> RunExplanation | None:
-    """Return what a language model wrote about the run; it is always shown with its label."""
+    """Return what a language model wrote about the run, or None. A report must show it with its ``label``."""
     return stored_explanation(record.run)
 
 
@@ -120,7 +120,7 @@ def _most_held(record: RunRecord) -> float:
 
 
 def warnings(record: RunRecord) -> list[str]:
-    """List the reasons to doubt a run's figures, with its most frequent error."""
+    """List the reasons to doubt a run's figures, and the most frequent error of the run."""
     found = list(record.notes)
     if not record.whole.operations:
         found.append("nothing was measured")

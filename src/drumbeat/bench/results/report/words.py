@@ -1,4 +1,4 @@
-"""Formats figures as short texts with units, for all report formats."""
+"""Formats figures as short texts with units, for all report formats. A missing figure (None) becomes a dash."""
 
 from datetime import UTC, datetime, timedelta
 

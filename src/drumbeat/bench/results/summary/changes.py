@@ -1,4 +1,4 @@
-"""Says how the figures of a run differ from those of the run before of the same template. Pure."""
+"""Says how the figures of a run differ from those of the previous run of the same template. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class FigureDifference:
 
     @property
     def percent(self) -> float | None:
-        """The change in percent of the earlier value; None for shares, and if the earlier value is 0."""
+        """The change in percent of the earlier value; None if that is 0, and for the error rate, which is itself in percent."""
         return None if self.bounds.absolute or not self.before else 100 * (self.after / self.before - 1)
 
     @property

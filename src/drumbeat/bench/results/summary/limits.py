@@ -174,7 +174,8 @@ def _objectives(record: RunRecord) -> Iterator[RunLimit]:
 
 
 def _connections(record: RunRecord) -> Iterator[RunLimit]:
-    """Return that connections were the limit of a closed loop, if Little's law explains their number by the mean latency."""
+    """Yield a limit if every connection of a closed loop was busy all the time: throughput × mean latency is then about the
+    number of connections (Little's law)."""
     whole, connections = record.whole, record.result.connections if record.result else None
     mean = whole.latency.mean_ms
     if record.plan.load_mode is not LoadMode.CONCURRENCY or not connections or not mean or not whole.qps:

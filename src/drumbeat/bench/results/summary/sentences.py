@@ -28,8 +28,9 @@ _LONGEST_REASON = 300
 
 
 def summarise(record: RunRecord, before: RunRecord | None = None) -> tuple[str, ...]:
-    """Return an ended run in a few sentences; none for a run that has not ended. ``before``: the run before of its template.
+    """Return the summary of an ended run, a few sentences; empty for a run that has not ended.
 
+    ``before`` is the previous run of the same template, if there is one.
     Only the run's row, results and steps are used, so that the summary is the same wherever it is shown.
     """
     if record.run.status not in RUN_ENDED:

@@ -1,4 +1,4 @@
-"""The banner on a run's page: exceeded guardrails, a missing orchestrator, a silent engine, or an unavailable store."""
+"""The banner on a run's page: exceeded guardrails, no orchestrator, workers that do not start, or an unavailable store."""
 
 from typing import Any
 

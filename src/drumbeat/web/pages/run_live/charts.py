@@ -182,7 +182,7 @@ class LiveChart:
 
 
 class RunCharts:
-    """The four charts of a run: throughput, latency, connections, host CPU and memory."""
+    """The four charts of a run: throughput, latency, connections, and one for the CPU and memory of the hosts."""
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan

@@ -11,7 +11,7 @@ MEASURES = {"p95_ms": "p95", "p99_ms": "p99", "error_pct": "error rate", "availa
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number with ``digits`` significant digits, or more if its integer part is longer."""
+    """Return a number with ``digits`` significant digits, or more if its integer part is longer; – for None."""
     if value is None:
         return "–"
     if abs(value) >= 10 ** (digits - 1):

@@ -40,7 +40,7 @@ def _link_columns(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
         return ExecutionSelection(error_class=each[0]).path(run_id)
 
     def of_example(each: FailureExample) -> str | None:
-        """Return the link to the operations with the same error in the operation log; None for a failed connection attempt."""
+        """Return the link to operations with this error in the operation log; None if connecting failed (no operation)."""
         return (
             ExecutionSelection(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id)
             if each.kind

@@ -87,5 +87,5 @@ class Operations:
 
 
 def _error_text(error_class: str, error: str) -> str:
-    """Return an error class and an error code as one choice of the filter; either can be empty."""
+    """Return an error class and an error code as one choice of the filter; the class, the code or both can be empty."""
     return f"{error_class} {error}" if error else error_class

@@ -18,7 +18,7 @@ _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
 def kinds_table(watched: LiveRun) -> None:
-    """Show a table of results (all operations, then each kind) and a latency histogram. Latencies are of successes only."""
+    """Show a table of results (all operations, then each kind) and a latency histogram. Only successes count for latencies."""
     rows = [row for row in watched.results if row.worker_id is None and row.operations]
     ui.label("Results by operation kind").classes("text-h6").props("role=heading aria-level=2")
     if not rows:

@@ -59,7 +59,7 @@ class ExecutionSelection:
 
 
 def only_failed(failed: bool) -> str:
-    """Return the value of the filter ``failed`` in the URL: to show only failed operations, or all."""
+    """Return the URL's value of the filter ``failed``: True shows only failed operations, False shows all."""
     return _FAILED if failed else _ANY
 
 

@@ -1,4 +1,4 @@
-"""A run in words: our summary of its figures, and apart from it what a language model wrote, if it was asked."""
+"""An ended run in words: Drumbeat's summary of its figures and, in a card of its own, a language model's explanation."""
 
 from nicegui import ui
 
@@ -12,7 +12,7 @@ _EXPLAIN = "Explain with a language model"
 
 
 class RunSummary:
-    """The cards with a run's summary and with a language model's words; hidden until the run has ended."""
+    """Two cards: a run's summary, and its explanation by a language model. Both are hidden until the run has ended."""
 
     def __init__(self, app: AppState, run_id: RunId) -> None:
         self._app, self._run_id = app, run_id
@@ -28,7 +28,7 @@ class RunSummary:
         self._may_ask = self._ask is not None and may_change()
 
     def show(self, watched: LiveRun) -> None:
-        """Show the summary of an ended run, and the stored words of a language model."""
+        """Show the summary of an ended run and, if one is stored, its explanation by a language model."""
         if watched.summary and watched.summary != self._shown:
             self._shown = watched.summary
             self._sentences.clear()

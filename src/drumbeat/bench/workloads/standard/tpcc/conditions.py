@@ -1,4 +1,4 @@
-"""TPC-C's consistency conditions (clause 3.3.2 of the standard), without the eleventh, which is true only for orders that
+"""TPC-C's consistency conditions (clause 3.3.2 of the standard). The eleventh is left out: it is true only for orders that
 existed before the benchmark. Amounts can differ by half a cent, because not every database stores them as decimals."""
 
 from drumbeat.bench.workloads.standard.scaled import Condition

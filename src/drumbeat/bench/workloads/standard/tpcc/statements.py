@@ -1,4 +1,5 @@
-"""TPC-C's statements in portable SQL. Order numbers come from the district's row, which the first update locks."""
+"""TPC-C's statements in portable SQL. A new order first counts up the order number in its district's row. This locks the row,
+so that no two orders get the same number."""
 
 ORDER = (
     "SELECT c_discount, c_last, c_credit, w_tax FROM tpcc_warehouse, tpcc_customer"

@@ -1,4 +1,4 @@
-"""TPC-C's tables. The stock table is filled last, and no operation changes its row count, so it shows if filling is done."""
+"""TPC-C's tables. Stock is filled last and no operation changes its row count, so the count shows if all tables are filled."""
 
 from collections.abc import Mapping
 
