@@ -9,6 +9,7 @@ from cli.given import invoke, ran
 from drumbeat.bench.driver.tally import latency_figures
 from drumbeat.bench.model import DriveOutcome
 from drumbeat.composition import offline
+from drumbeat.core.errors import InvalidInput, StoreUnavailable
 from drumbeat.core.histogram import Histogram
 
 
@@ -41,6 +42,19 @@ def test_a_port_that_cannot_be_is_said(tmp_path: Path) -> None:
 
     assert (said.code, said.output) == (1, "")
     assert "expected a port from 1 to 65535" in said.errors
+
+
+@pytest.mark.parametrize(("error", "code"), [(InvalidInput("only 0 of 8 came"), 1), (StoreUnavailable("it is away"), 2)])
+def test_an_error_of_tasks_that_ran_together_is_said_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, code: int
+) -> None:
+    async def drive(*_: object) -> DriveOutcome:
+        raise ExceptionGroup("unhandled errors in a TaskGroup", [ExceptionGroup("within", [error])])
+
+    monkeypatch.setattr(offline, "drive", drive)
+    said = ran("bench", "drive", "sqlite:///t.db", cwd=tmp_path)
+
+    assert (said.code, said.output, said.errors) == (code, "", f"drumbeat: {error}\n")
 
 
 def driven(monkeypatch: pytest.MonkeyPatch, **known: Any) -> tuple[int, str]:

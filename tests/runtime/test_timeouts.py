@@ -119,6 +119,13 @@ def test_text_is_cut_to_what_a_database_takes(text: str, longest: int, expected:
     assert truncate(text, longest) == expected
 
 
-@pytest.mark.parametrize(("exc", "expected"), [(Refused("no"), "no"), (KeyError("x"), "KeyError: 'x'")])
+@pytest.mark.parametrize(
+    ("exc", "expected"),
+    [
+        (Refused("no"), "no"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (ExceptionGroup("unhandled errors in a TaskGroup", [Refused("no keys are left")]), "no keys are left"),
+    ],
+)
 def test_an_error_is_told_in_one_line(exc: Exception, expected: str) -> None:
     assert describe(exc) == expected

@@ -60,6 +60,7 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, Refused, StoreUnav
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.runtime.prompt_spawner import PromptSpawner
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.runtime.timeouts import pause, race
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
@@ -321,7 +322,7 @@ class BenchService:
         """
         mine: set[RunId] = set()
         latest = self._clock.elapsed() + self._orchestrator().lease + _ORPHANS_POLLED_EVERY
-        async with asyncio.TaskGroup() as group:
+        async with plain_task_group() as group:
             while not leave.is_set():
                 found, under_way = await self._find_orphans()
                 for run in found:

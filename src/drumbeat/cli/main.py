@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from drumbeat.cli import fast_start
-from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.core.errors import DrumbeatError, StoreUnavailable, first_error
 
 EXIT_INPUT = 1  #: bad input, an unknown name, or a store that is not ready
 EXIT_STORE = 2  #: the store did not answer
@@ -65,10 +65,11 @@ def _run() -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _output_closed()
-    except StoreUnavailable as exc:
-        return _print_error(str(exc), EXIT_STORE)
-    except DrumbeatError as exc:
-        return _print_error(str(exc), EXIT_INPUT)
+    except Exception as exc:
+        error = first_error(exc)
+        if not isinstance(error, DrumbeatError):
+            raise
+        return _print_error(str(error), EXIT_STORE if isinstance(error, StoreUnavailable) else EXIT_INPUT)
     return _print_error(message, code)
 
 

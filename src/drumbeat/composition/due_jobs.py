@@ -13,6 +13,7 @@ from pathlib import Path
 from drumbeat.composition.base import ControlPlaneBase, process_name
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.due_jobs import DueJobWatcher
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.triggers.detached import ON_ITS_WAY, start_detached
 from drumbeat.triggers.model import Firing
 
@@ -47,17 +48,12 @@ async def watch_pool(base: ControlPlaneBase, pool_id: PoolId, wake: Wake) -> Non
 @asynccontextmanager
 async def watching(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
     """While the block runs, also run ``keep``, which starts workers when delayed jobs come due. Its errors are only logged."""
-    failure: Exception | None = None
-    async with asyncio.TaskGroup() as group:
+    async with plain_task_group() as group:
         task = group.create_task(_keep(base, keep))
         try:
             yield
-        except Exception as exc:
-            failure = exc  # raised outside the group, so that it is not wrapped in an ExceptionGroup
         finally:
             task.cancel()
-    if failure is not None:
-        raise failure
 
 
 async def _keep(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> None:

@@ -138,3 +138,10 @@ class MissingExtra(DrumbeatError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional dependency; run: pip install 'drumbeat[{extra}]'")
+
+
+def first_error(error: BaseException) -> BaseException:
+    """Return the first error inside an ExceptionGroup; any other error is returned as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -14,6 +14,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.runtime.lease import Leadership
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.store.interface import ClaimRequest, Due, Store
 
 log = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ class DueJobWatcher:
         """Watch the pools that ``pools`` returns, and start workers when their delayed jobs become due, until cancelled. Of all
         processes with the same ``place`` (a host and a triggers file), only one does this."""
         lease, watching = self._lease(f"due/{place}"), dict[PoolId, asyncio.Task[None]]()
-        async with asyncio.TaskGroup() as group:
+        async with plain_task_group() as group:
             try:
                 while True:
                     try:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.core.errors import DrumbeatError, StoreUnavailable, first_error
 
 T = TypeVar("T")
 
@@ -66,8 +66,12 @@ def next_due(due: timedelta, every: timedelta, now: timedelta) -> timedelta:
 
 
 def describe(exc: BaseException) -> str:
-    """Return an error as text, with the class name in front unless it is one of Drumbeat's own errors."""
-    return str(exc) if isinstance(exc, DrumbeatError) else f"{type(exc).__name__}: {exc}"
+    """Return an error as text, with the class name in front unless it is one of Drumbeat's own errors.
+
+    Of an ExceptionGroup, the first error is returned.
+    """
+    error = first_error(exc)
+    return str(error) if isinstance(error, DrumbeatError) else f"{type(error).__name__}: {error}"
 
 
 def truncate(text: str, longest: int) -> str:

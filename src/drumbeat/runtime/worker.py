@@ -1,6 +1,5 @@
 """A worker's life cycle: join, prepare, wait for START, work, drain, leave. Heartbeats are sent throughout."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
@@ -15,6 +14,7 @@ from drumbeat.runtime.heartbeat import HeartbeatLoop
 from drumbeat.runtime.sampling import Sampling
 from drumbeat.runtime.shutdown import EndDecision, Shutdown
 from drumbeat.runtime.store_connection import StoreConnection
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.runtime.timeouts import LostRace, describe, pause, race, truncate, with_timeout
 from drumbeat.runtime.workload import DrainResult, Measurement, WakesHeartbeat, Workload, WorkloadFigures
 from drumbeat.store.interface import JoinRequest, Store, WorkerChange
@@ -77,7 +77,7 @@ class WorkerLifecycle:
     async def run(self) -> ExitCode:
         """Run the worker until it is stopped, has no work left, or fails. Returns the exit code of the process."""
         if await self._join():
-            async with asyncio.TaskGroup() as group:
+            async with plain_task_group() as group:
                 background = [group.create_task(self._run_heartbeat()), group.create_task(self._handler.run_scheduled())]
                 await self._run_workload()
                 for task in background:

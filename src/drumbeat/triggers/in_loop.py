@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.triggers.model import RunBeats, Trigger
 
 log = logging.getLogger(__name__)
@@ -49,5 +50,5 @@ class InLoop:
 @asynccontextmanager
 async def in_loop(run: RunBeats) -> AsyncIterator[InLoop]:
     """Run in-loop triggers while the ``async with`` block lasts. Leaving the block waits for running beats."""
-    async with asyncio.TaskGroup() as group:
+    async with plain_task_group() as group:
         yield InLoop(run, group)

@@ -1,11 +1,11 @@
 """The built-in scheduler: runs cron triggers inside a long-running process."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.clock import Clock
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.triggers.model import RunBeats, Trigger, TriggerType
 from drumbeat.triggers.schedule import next_after, parse_schedule, zone
 
@@ -33,7 +33,7 @@ class Scheduler:
 
     async def keep(self) -> None:
         """Fire each cron trigger at its scheduled times, until cancelled."""
-        async with asyncio.TaskGroup() as group:
+        async with plain_task_group() as group:
             for trigger in self._triggers:
                 group.create_task(self._keep_one(trigger))
 

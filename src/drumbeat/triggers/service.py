@@ -14,6 +14,7 @@ import yaml
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.store.interface import Store
 from drumbeat.triggers import crontab
 from drumbeat.triggers.deliveries import PATH, Deliveries, WebhookAnswer, secret_of
@@ -155,7 +156,7 @@ class TriggerService:
     async def serve(self, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:
         """Run the schedules and listen for webhooks until ``stop`` is set."""
         deliveries = self._deliveries()
-        async with serve(deliveries.answer, host, port) as (address, number), asyncio.TaskGroup() as group:
+        async with serve(deliveries.answer, host, port) as (address, number), plain_task_group() as group:
             keeping = group.create_task(self.keep())
             ready(f"http://{address}:{number}")
             await stop.wait()
@@ -163,7 +164,7 @@ class TriggerService:
 
     async def keep(self) -> None:
         """Run the schedules and watch for jobs that come due, until cancelled. Meant for a long-running process."""
-        async with asyncio.TaskGroup() as group:
+        async with plain_task_group() as group:
             group.create_task(Scheduler(self.triggers, self._run, self._environment.clock).keep())
             group.create_task(self.keep_due())
 

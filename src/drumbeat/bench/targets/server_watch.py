@@ -11,6 +11,7 @@ from drumbeat.bench.model.server_totals import RunningTotals
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Statements, Target
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError
+from drumbeat.runtime.task_group import plain_task_group
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ async def watch_statistics(
 ) -> AsyncIterator[Callable[[], ServerProbe | None]]:
     """Read statistics while the ``async with`` block runs. Yields a function that returns the latest statistics."""
     watch = ServerWatch(open_target, clock, statements)
-    async with asyncio.TaskGroup() as group:
+    async with plain_task_group() as group:
         task = group.create_task(watch.run())
         try:
             yield lambda: watch.latest

@@ -31,6 +31,7 @@ from drumbeat.bench.workloads.scale_check import size_warnings
 from drumbeat.bench.workloads.standard import standard
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.runtime.timeouts import pause
 
 log = logging.getLogger(__name__)
@@ -231,7 +232,7 @@ async def _drive(
 ) -> tuple[DriveResult, Mapping[str, float]]:
     """Run the load. Returns its result, and the database server's statistics from just before the measurement."""
     watch = _Watch(runner, watcher)
-    async with asyncio.TaskGroup() as group:
+    async with plain_task_group() as group:
         ticking = group.create_task(runner.run())
         runner.set_target(settings.connections, timedelta())
         too_few = await wait_for_connections(runner, settings.connections, clock, watcher)
