@@ -1,5 +1,6 @@
 """The workload of a bench worker: generates its share of a run's load from START to STOP, and reports exact figures."""
 
+import asyncio
 import base64
 import logging
 from collections import Counter
