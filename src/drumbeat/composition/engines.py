@@ -247,7 +247,7 @@ class Engines:
         if engine is None:
             known = ", ".join(each.name for each in self.list())
             raise InvalidSettings(
-                f"expected the name of an engine ({known}), got {name!r}; name it in engines.toml: [engines.{name}]"
+                f"expected the name of an engine ({known}), got {name!r}; define it in engines.toml: [engines.{name}]"
             )
         return engine
 

@@ -88,10 +88,10 @@ class ControlPlane(ControlPlaneBase):
         return pool_loop(beating, pool_id, every, lease or lease_for(every), after=self.tidy)
 
     def checker(self, later: "Firing | None" = None) -> "Checker":
-        """Return a checker, which runs single beats of job pools. Workers it starts outlive this process.
+        """Return a checker, which checks job pools one pass (beat) at a time. Workers it starts outlive this process.
 
-        If a pool has delayed jobs, the checker starts a process that waits until they are ready. That process then runs the
-        trigger ``later`` or, if that is None, checks the pool again."""
+        If a pool has delayed jobs, the checker starts a process that waits until they are ready and then checks the pool
+        again, or, if ``later`` is given, runs this trigger instead."""
         from drumbeat.pool.checker import Checker
 
         watch = partial(self._watch_later, firing=later)

@@ -242,7 +242,9 @@ def _read_sparse(data: bytes) -> list[tuple[int, int]]:
         count, at = _read_number(data, at)
         bucket = pairs[-1][0] + step if pairs else step
         if bucket >= BUCKETS or (pairs and not step) or not 0 < count < _TOO_MANY:
-            raise ValueError(f"expected rising buckets below {BUCKETS} with counts above 0, got {count} in bucket {bucket}")
+            raise ValueError(
+                f"expected ascending bucket numbers below {BUCKETS} and counts above 0, got count {count} of bucket {bucket}"
+            )
         pairs.append((bucket, count))
     return pairs
 

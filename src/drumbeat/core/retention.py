@@ -81,7 +81,9 @@ def read_retention(text: str, base: Retention | None = None) -> Retention:
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, _, age = (each.strip() for each in part.partition("="))
         if name not in known:
-            raise InvalidSettings(f"retention: expected off, or ages of {', '.join(known)} such as jobs=7d, got {part!r}")
+            raise InvalidSettings(
+                f"retention: expected 'off' or NAME=AGE such as jobs=7d (names: {', '.join(known)}), got {part!r}"
+            )
         given[name] = None if age == "never" else _parse_age(part, age)
     return replace(base or USUAL, **given)
 
@@ -114,5 +116,5 @@ def _age_text(age: timedelta | None) -> str:
 def _parse_age(part: str, text: str) -> timedelta:
     found = _AGE.fullmatch(text)
     if found is None:
-        raise InvalidSettings(f"retention: expected an age such as 90m, 12h, 7d or 4w, or never, got {part!r}")
+        raise InvalidSettings(f"retention: expected an age such as 90m, 12h, 7d or 4w, or the word 'never', got {part!r}")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -80,9 +80,10 @@ class RecoveryActor:
         await self._store.workers.move(action.worker, WorkerStatus.TERMINATED, action.reason, change, fence=fence)
 
     async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool, keep_refused: bool = False) -> None:
-        """Add the worker's row if ``is_new``, then start its instance. If that fails, ends the row and raises SpawnFailed.
+        """Add the worker's row if ``is_new``, then start its instance. If that fails, marks the row as ended and raises
+        SpawnFailed.
 
-        ``keep_refused``: keep the row if the engine might start the worker later, so that a later beat can ask again.
+        ``keep_refused``: leave the row open if the engine might start the worker later, so that a later beat can ask again.
         """
         before = row
         if is_new:

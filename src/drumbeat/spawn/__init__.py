@@ -1,4 +1,4 @@
-"""Spawners start, list and stop workers at a provider: this machine, SSH hosts, Docker, Kubernetes, Slurm, Ray or RunPod."""
+"""Spawners start, list and stop workers on this machine, SSH hosts, Docker, Kubernetes, Slurm, Ray, RunPod or SPCS."""
 
 from drumbeat.spawn.interface import Instance, Order, Spawner, SpawnerTraits
 

@@ -271,7 +271,7 @@ def _unanswered(effect: str, silent: Sequence[_Silent]) -> Unanswered:
 
 
 def _refused(worker_id: WorkerId, refusals: Sequence[tuple[Spawner, SpawnFailed]]) -> SpawnFailed:
-    """Combine the refusals of all engines into one error, with the cause that is easiest to fix and the shortest wait."""
+    """Combine all engines' refusals into one error: its cause is the one that is easiest to fix, its wait is the shortest."""
     reasons = "; ".join(f"{member.traits.name}: {exc}" for member, exc in refusals)
     causes = {exc.cause for _, exc in refusals}
     waits = [exc.retry_after for _, exc in refusals if exc.retry_after is not None]

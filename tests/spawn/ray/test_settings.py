@@ -27,7 +27,7 @@ from spawn.runpod.wire import served
         ({"slots": 0}, "slots of 1 or more"),
         ({"price_per_hour": -0.1}, "price_per_hour"),
         ({"python": ""}, "Python"),
-        ({"runtime_env": {"working_dir": "./app"}}, "address of a .zip file"),
+        ({"runtime_env": {"working_dir": "./app"}}, "URL of a .zip file"),
         ({"runtime_env": {"env_vars": ["A=b"]}}, "names of environment variables"),
         ({"runtime_env": {"conda": "x"}}, "conda"),
         ({"token": "x"}, "token_variable"),

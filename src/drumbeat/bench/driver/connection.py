@@ -1,4 +1,7 @@
-"""The state of one connection of the generic engine. Makes sure that each operation is recorded exactly once."""
+"""The state of one connection of the generic engine (which runs load through any database driver).
+
+It makes sure that each operation is recorded exactly once.
+"""
 
 import asyncio
 import time

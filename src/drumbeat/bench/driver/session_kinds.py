@@ -1,4 +1,7 @@
-"""The sessions that a database must provide for the generic engine: blocking or async, one operation at a time."""
+"""Interfaces of the sessions through which the generic engine runs load on any database: blocking or async.
+
+A session runs one operation at a time.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

@@ -107,8 +107,8 @@ def _slack(held: HeldJob) -> timedelta:
 def _work_is_left(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> bool:
     """Whether jobs have been claimable for so long that a ready worker without a job must be faulty.
 
-    Every beat in that time must have found claimable jobs: none are claimable while the pool is paused or a job group is at
-    its limit. If some workers hold jobs, there must also be a ready job for each worker that holds none.
+    True only if every beat in that time found claimable jobs. (While the pool is paused or a job group is at its limit,
+    jobs are not claimable.) If some workers hold jobs, there must also be a ready job for each worker that holds none.
     """
     queue, since = view.queue, view.state.claimable_since if view.state else None
     if queue is None or queue.oldest_ready is None or not queue.ready or since is None:

@@ -58,7 +58,9 @@ def handler_for(handlers: Handlers, job_type: str) -> Handler:
 def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
     """Load the handlers of a plan, by job type. Raises InvalidInput that names the handler that cannot be loaded."""
     if not specs:
-        raise InvalidInput("expected a handler, got none; give --handler module:function, here or to: drumbeat pool create")
+        raise InvalidInput(
+            "expected a handler, got none; give --handler module:function to this command or to: drumbeat pool create"
+        )
     return {kind: load(spec) for kind, spec in specs.items()}
 
 

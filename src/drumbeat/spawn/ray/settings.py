@@ -25,7 +25,7 @@ class RayRuntimeEnv:
         parts = urlsplit(self.working_dir)
         if self.working_dir and (parts.scheme not in _REMOTE or not parts.path.endswith(".zip")):
             raise InvalidSettings(
-                f"Ray: expected the address of a .zip file in runtime_env.working_dir ({', '.join(sorted(_REMOTE))}), "
+                f"Ray: expected runtime_env.working_dir to be the URL of a .zip file ({', '.join(sorted(_REMOTE))}), "
                 f"got {self.working_dir!r}; Ray's nodes fetch it themselves"
             )
         for name in self.env_vars:

@@ -181,7 +181,9 @@ class SpcsSpawner:
             raise SpawnAmbiguous(f"{_subject(name)} may have been started before: {exc}; try again") from exc
 
     async def _create(self, service: SpcsService, text: str) -> bool:
-        """Start a service. Returns False if it exists already, also if this start created it but the answer was lost.
+        """Start a service. Returns False if a service of this name exists already.
+
+        This call can have created that service itself, if the answer to its first attempt was lost.
 
         Raises SpawnFailed, SpawnAmbiguous.
         """
