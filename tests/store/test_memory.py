@@ -10,6 +10,7 @@ from drumbeat.core.errors import Fenced, NotFound, StoreUnavailable
 from drumbeat.core.event import start
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.interface import Store
 from drumbeat.store.memory import MemoryStore
 
@@ -39,11 +40,15 @@ class TestMemoryPool(PoolContract):
     """The reference for jobs."""
 
 
+class TestMemoryWorkflows(WorkflowContract):
+    """The reference for jobs that wait for other jobs."""
+
+
 def test_no_two_contracts_have_a_test_of_one_name() -> None:
     """Else one would hide the other in the class that inherits both."""
     names = [
         name
-        for whole in (StoreContract, PoolContract)
+        for whole in (StoreContract, PoolContract, WorkflowContract)
         for part in whole.__mro__
         for name in vars(part)
         if name.startswith("test_")

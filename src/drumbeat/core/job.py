@@ -16,12 +16,13 @@ JobId = NewType("JobId", str)
 class JobStatus(StrEnum):
     """The state of a job. A failed attempt is not a state: it is a row of ``job_attempts``.
 
-    pending ⇄ claimed ─▶ done
-       │         ├─────▶ poisoned ─▶ pending (requeued by hand)
-       │         ▼
-       └─────▶ cancelled ──────────▶ pending (requeued by hand)
+    waiting ─▶ pending ⇄ claimed ─▶ done
+       │          │         ├─────▶ poisoned ─▶ pending or waiting (requeued by hand)
+       │          │         ▼
+       └──────────┴────▶ cancelled ──────────▶ pending or waiting (requeued by hand)
     """
 
+    WAITING = "waiting"  #: for other jobs, which must end first
     PENDING = "pending"
     CLAIMED = "claimed"
     DONE = "done"
@@ -29,8 +30,16 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-UNFINISHED = frozenset({JobStatus.PENDING, JobStatus.CLAIMED})
+UNFINISHED = frozenset({JobStatus.WAITING, JobStatus.PENDING, JobStatus.CLAIMED})
 ENDED = frozenset(JobStatus) - UNFINISHED
+
+
+class IfFailed(StrEnum):
+    """What becomes of a job that waits when a job that it waits for (its parent) is poisoned or cancelled."""
+
+    BLOCK = "block"  #: it waits until the parent is requeued and done
+    SKIP = "skip"  #: it is cancelled, and the jobs that wait for it see a cancelled parent in turn
+    RUN = "run"  #: it runs: a parent that ended in any way counts as done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +93,15 @@ class NewJob:
     max_crashes: int = 3  #: after this many lost workers the job is poisoned; its last attempt runs alone on a worker
     backoff: Backoff = USUAL_BACKOFF
     timeout: timedelta | None = None  #: an attempt that takes longer fails
-    unique_key: str | None = None  #: while a job with this key is pending or claimed in the pool, another push returns that job
+    unique_key: str | None = None  #: while an unfinished job of the pool has this key, another push returns that job
     group: str | None = None  #: jobs of one group share the limits below
     group_limit: int | None = None  #: how many jobs of the group may be claimed at the same time
     group_rate: RateLimit | None = None  #: how many jobs of the group may be claimed per unit of time
     capability: str | None = None  #: only a worker with this capability may claim the job
+    after: tuple[JobId, ...] = ()  #: its parents: it waits until they are done; in any pool of the store, or in the same push
+    after_any: bool = False  #: it waits only until one of its parents is done
+    if_failed: IfFailed = IfFailed.BLOCK  #: what happens if a parent is poisoned or cancelled
+    workflow_id: str | None = None  #: jobs of one workflow can be listed, counted and cancelled together
 
 
 class AlikeJobs(Sequence[NewJob]):
@@ -154,6 +167,11 @@ class Job:
     claimed_at: datetime | None = None
     begun_at: datetime | None = None  #: start of the current or last attempt; None while the job is prefetched and not begun
     finished_at: datetime | None = None
+    workflow_id: str | None = None
+    waits_for: int = 0  #: while it waits: how many more of its parents must be done
+    after_any: bool = False  #: one of its parents is enough
+    if_failed: IfFailed | None = None  #: what happens if a parent is poisoned or cancelled; None: it has no parents
+    has_children: bool = False  #: other jobs wait for it, or waited for it
 
     @property
     def must_run_alone(self) -> bool:
@@ -231,6 +249,7 @@ class JobCounts:
 
     ready: int = 0  #: pending, and due
     delayed: int = 0  #: pending, not due yet
+    waiting: int = 0  #: for other jobs
     claimed: int = 0
     done: int = 0
     poisoned: int = 0

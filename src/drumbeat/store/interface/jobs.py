@@ -63,7 +63,11 @@ class Queue(Protocol):
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         """Add jobs, all or none. Returns their ids, in order. A job is not added if another job has the same id, or if
-        an unfinished job has the same unique key; then the other job's id is returned. Wakes workers that wait for jobs."""
+        an unfinished job has the same unique key; then the other job's id is returned. Wakes workers that wait for jobs.
+
+        A job with parents (``after``) waits until they are done. Raises NotFound if a parent does not exist, and InvalidInput
+        if jobs of this push wait for each other in a circle; then no job is added.
+        """
         ...
 
     async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
@@ -93,6 +97,9 @@ class Queue(Protocol):
         outcome is fatal or the failures reach max_attempts. RELEASED makes the job pending at once, and does not count the
         attempt. CANCELLED ends the job. Each outcome also ends the attempt in the attempts log. If the worker no longer holds
         the job under the token, nothing changes and the token is returned as stale.
+
+        When a job ends, here or by any other method, the jobs that wait for it are updated in the same transaction: a job
+        that waits for nothing else becomes pending; after a failed parent ``if_failed`` decides.
         """
         ...
 
@@ -181,7 +188,7 @@ class Jobs(Protocol):
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        """Cancel pending jobs at once, and request that workers stop claimed jobs (see ``to_stop``, ``renew``).
+        """Cancel pending and waiting jobs at once, and request that workers stop claimed jobs (see ``to_stop``, ``renew``).
 
         Returns the jobs after the change. Ignores jobs that have ended or do not exist.
         """
@@ -210,7 +217,26 @@ class Jobs(Protocol):
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         """Make poisoned and cancelled jobs pending again; ``job_ids`` of None: all poisoned jobs of the pool. Returns the ids.
         Resets the counts of failures, crashes and suspicions (crashes perhaps caused by another job), and drops a retry
-        delay; a job that never failed keeps its delay. Skips a job if another unfinished job has its unique key."""
+        delay; a job that never failed keeps its delay. Skips a job if another unfinished job has its unique key. A job with
+        parents that are not done waits for them again, whatever its ``if_failed``."""
+        ...
+
+    async def parents(self, job_id: JobId) -> Sequence[Job]:
+        """Return the jobs that a job waits for or waited for, in the order of pushing, with their results. Raises NotFound."""
+        ...
+
+    async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
+        """Return the jobs that wait for a job or waited for it, in the order of pushing. Raises NotFound."""
+        ...
+
+    async def of_workflow(
+        self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
+    ) -> Sequence[Job]:
+        """Return the jobs of a workflow, of all pools, in the order of pushing, starting after the job ``after``."""
+        ...
+
+    async def workflow_counts(self, workflow_id: str) -> Mapping[JobStatus, int]:
+        """Count the jobs of a workflow by status. A status without jobs is left out; no jobs at all: an empty mapping."""
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
@@ -224,5 +250,6 @@ class Jobs(Protocol):
         told: Callable[[int], object] | None = None,
     ) -> int:
         """Delete ended jobs older than ``older_than``, with their attempts. Returns how many. Works in many short steps with
-        pauses; ``told`` is called after each step with the number of jobs deleted so far."""
+        pauses; ``told`` is called after each step with the number of jobs deleted so far. A job stays while one of its
+        children is unfinished."""
         ...

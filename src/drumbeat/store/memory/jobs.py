@@ -12,6 +12,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import ClaimRequest, Due
+from drumbeat.store.memory.flows import pass_on_end, reopen, wait_again
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import MemoryTable, operation
 from drumbeat.store.memory.upkeep import MemoryUpkeep
@@ -79,6 +80,7 @@ class MemoryJobs(MemoryTable):
         return JobCounts(
             ready=len(ready),
             delayed=min(pending, most),
+            waiting=min(count[JobStatus.WAITING], most),
             claimed=min(count[JobStatus.CLAIMED], most),
             done=count[JobStatus.DONE],
             poisoned=count[JobStatus.POISONED],
@@ -116,8 +118,12 @@ class MemoryJobs(MemoryTable):
 
     @operation
     def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        jobs = [self.state.find_job(job_id) for job_id in dict.fromkeys(job_ids)]
-        return [self._cancel(job) for job in jobs if job and job.status in UNFINISHED]
+        cancelled = []
+        for job_id in dict.fromkeys(job_ids):
+            job = self.state.find_job(job_id)
+            if job and job.status in UNFINISHED:
+                cancelled.append(self._cancel(job))
+        return cancelled
 
     @operation
     def to_stop(self, holder: Holder) -> Sequence[Token]:
@@ -158,6 +164,7 @@ class MemoryJobs(MemoryTable):
         else:
             named = [rows.jobs.get(job_id) for job_id in dict.fromkeys(job_ids)]
             jobs = [job for job in named if job and job.status in _REQUEUED]
+            jobs.sort(key=lambda job: rows.numbers[job.job_id])
         return [job.job_id for job in jobs if self._requeue(rows, job)]
 
     @operation
@@ -168,6 +175,26 @@ class MemoryJobs(MemoryTable):
         self._rows(job.pool_id).put(replace(job, progress=share, progress_note=note))
         return True
 
+    @operation
+    def parents(self, job_id: JobId) -> Sequence[Job]:
+        return self._by_number(self.state.parents.get(self._get(job_id).job_id, ()))
+
+    @operation
+    def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
+        return self._by_number(self.state.children.get(self._get(job_id).job_id, ()))[:limit]
+
+    @operation
+    def of_workflow(
+        self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
+    ) -> Sequence[Job]:
+        jobs = self._by_number(job.job_id for job in self._of_workflow(workflow_id) if not statuses or job.status in statuses)
+        after_number = 0 if after is None else self._job_number(self._get(after))
+        return [job for job in jobs if self._job_number(job) > after_number][:limit]
+
+    @operation
+    def workflow_counts(self, workflow_id: str) -> Mapping[JobStatus, int]:
+        return Counter(job.status for job in self._of_workflow(workflow_id))
+
     async def prune(
         self,
         older_than: timedelta,
@@ -176,6 +203,16 @@ class MemoryJobs(MemoryTable):
     ) -> int:
         kinds = [Prunable(status) for status in statuses if status in ENDED]
         return (await prune_all(MemoryUpkeep(self.state), [*self.state.pools], kinds, older_than, told)).total()
+
+    def _of_workflow(self, workflow_id: str) -> Iterator[Job]:
+        return (job for rows in self.state.pools.values() for job in rows.jobs.jobs.values() if job.workflow_id == workflow_id)
+
+    def _by_number(self, job_ids: Iterable[JobId]) -> Sequence[Job]:
+        """Return the jobs with these ids that still exist, in the order in which they were pushed."""
+        return sorted(filter(None, map(self.state.find_job, job_ids)), key=self._job_number)
+
+    def _job_number(self, job: Job) -> int:
+        return self._rows(job.pool_id).numbers[job.job_id]
 
     def _rows(self, pool_id: PoolId) -> JobRows:
         rows = self.state.pools.get(pool_id)
@@ -204,13 +241,13 @@ class MemoryJobs(MemoryTable):
         return sorted(self._ready(pool_id), key=lambda job: (-job.priority, rows.numbers[job.job_id]))
 
     def _cancel(self, job: Job) -> Job:
-        pending = job.status is JobStatus.PENDING
-        changed = (
-            replace(job, status=JobStatus.CANCELLED, finished_at=self.state.now())
-            if pending
-            else replace(job, cancel_requested=True)
-        )
+        if job.status is JobStatus.CLAIMED:
+            changed = replace(job, cancel_requested=True)
+        else:
+            changed = replace(job, status=JobStatus.CANCELLED, waits_for=0, finished_at=self.state.now())
         self._rows(job.pool_id).put(changed)
+        if changed.has_children and changed.status in ENDED:
+            pass_on_end(self.state, changed)
         return changed
 
     def _requeue(self, rows: JobRows, job: Job) -> bool:
@@ -230,6 +267,8 @@ class MemoryJobs(MemoryTable):
             finished_at=None,
             not_before=now if was_tried else max(job.not_before or now, now),
         )
-        rows.keep(requeued, now)
+        rows.keep(wait_again(self.state, requeued), now)
+        if job.has_children:
+            reopen(self.state, job)
         self.state.subscribers.notify(job.pool_id)
         return True

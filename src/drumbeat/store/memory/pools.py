@@ -58,4 +58,4 @@ def drop_pool(state: MemoryState, pool_id: PoolId) -> None:
         raise Refused(f"pool {pool_id} has {len(live)} live workers ({', '.join(live[:5])}); drain them first")
     state.pools.pop(pool_id, None)
     for job_id in rows.jobs.jobs if rows else ():
-        del state.job_pools[job_id]
+        state.forget_job(job_id)

@@ -6,14 +6,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, InvalidInput
-from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
+from drumbeat.core.job import ENDED, Attempt, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
+from drumbeat.store.flow_rules import has_links, parents_first
 from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of
 from drumbeat.store.job_outcomes import apply_outcome, apply_worker_loss, lost_attempt_outcome
+from drumbeat.store.memory.flows import expect_parents, link, pass_on_end
 from drumbeat.store.memory.ready import ClaimDetails, JobRows
 from drumbeat.store.memory.state import MemoryTable, PoolRows, operation, plain
 
@@ -24,10 +26,18 @@ class MemoryQueue(MemoryTable):
         rows = self.state.rows(pool_id)
         for job in jobs:
             self._expect_pushable(pool_id, job)
+        order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
+        expect_parents(self.state, jobs)
         payloads = [plain_json(job.payload, "payload") for job in jobs]
-        ids = [self._add(rows, job, payload) for job, payload in zip(jobs, payloads, strict=True)]
+        ids: dict[int, JobId] = {}
+        chosen: dict[JobId, JobId] = {}
+        for place in order:
+            job = jobs[place]
+            ids[place] = self._add(rows, job, payloads[place], [chosen.get(parent, parent) for parent in job.after])
+            if job.job_id is not None:
+                chosen.setdefault(job.job_id, ids[place])
         self.state.subscribers.notify(pool_id)
-        return ids
+        return [ids[place] for place in range(len(jobs))]
 
     @operation
     def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
@@ -97,7 +107,7 @@ class MemoryQueue(MemoryTable):
         if owner not in (None, pool_id):
             raise AlreadyExists(f"job {job.job_id} already exists in pool {owner}; choose another id")
 
-    def _add(self, rows: PoolRows, job: NewJob, payload: Any) -> JobId:
+    def _add(self, rows: PoolRows, job: NewJob, payload: Any, parents: Sequence[JobId]) -> JobId:
         if job.job_id is not None and job.job_id in rows.jobs.jobs:
             return job.job_id
         other = rows.jobs.holder(job.unique_key) if job.unique_key is not None else None
@@ -109,7 +119,10 @@ class MemoryQueue(MemoryTable):
         self.state.job_pools[job_id] = rows.pool.pool_id
         if job.unique_key is not None:
             rows.jobs.keys[job.unique_key] = job_id
-        rows.jobs.keep(_new_job(rows.pool.pool_id, job_id, job, payload, self.state.now()), self.state.now())
+        new = _new_job(rows.pool.pool_id, job_id, job, payload, self.state.now())
+        if parents:
+            new = link(self.state, new, parents, job)
+        rows.jobs.keep(new, self.state.now())
         return job_id
 
     def _claim(self, claiming: ClaimRequest) -> list[Job]:
@@ -184,6 +197,8 @@ class MemoryQueue(MemoryTable):
         rows.keep(after, self.state.now())
         if after.status is JobStatus.PENDING or job.group is not None:
             self.state.subscribers.notify(job.pool_id)
+        if after.has_children and after.status in ENDED:
+            pass_on_end(self.state, after)
         return after
 
     def _claimed(self) -> Iterator[Job]:
@@ -218,6 +233,7 @@ def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: dat
         capability=job.capability,
         not_before=due if due > now else None,
         created_at=now,
+        workflow_id=job.workflow_id,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 
-from drumbeat.core.job import Attempt, Job, JobId, JobStatus, RateLimit
+from drumbeat.core.job import UNFINISHED, Attempt, Job, JobId, JobStatus, RateLimit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class JobRows:
     def holder(self, key: str) -> Job | None:
         """Return the unfinished job with this unique key; None if there is none."""
         job = self.jobs.get(self.keys.get(key, JobId("")))
-        return job if job and job.status in (JobStatus.PENDING, JobStatus.CLAIMED) else None
+        return job if job and job.status in UNFINISHED else None
 
     def _list(self, job: Job) -> None:
         if job.job_id not in self._listed:

@@ -102,6 +102,8 @@ class MemoryState:
     answers: dict[str, StoredAnswer] = field(default_factory=dict)
     notes: dict[str, Note] = field(default_factory=dict)
     job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: the pool of each job; job ids are unique in the whole store
+    parents: dict[JobId, tuple[JobId, ...]] = field(default_factory=dict)  #: of each job that waits or waited for others
+    children: dict[JobId, dict[JobId, None]] = field(default_factory=dict)
     subscribers: Subscribers = field(default_factory=Subscribers)
     last_log: int = 0
     last_job: int = 0
@@ -145,6 +147,13 @@ class MemoryState:
     def find_job(self, job_id: JobId) -> Job | None:
         rows = self.pools.get(self.job_pools.get(job_id, PoolId("")))
         return rows.jobs.jobs.get(job_id) if rows else None
+
+    def forget_job(self, job_id: JobId) -> None:
+        """Drop what the store keeps of a deleted job outside its pool: its pool, and its links to the jobs it waited for."""
+        self.job_pools.pop(job_id, None)
+        self.children.pop(job_id, None)
+        for parent in self.parents.pop(job_id, ()):
+            self.children.get(parent, {}).pop(job_id, None)
 
     def held(self, holder: Holder, token: Token) -> Job | None:
         """Return the token's job if this worker process still holds the job by the claim in the token; otherwise None."""

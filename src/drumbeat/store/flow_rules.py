@@ -1,0 +1,110 @@
+"""Rules that every store follows for jobs that wait for other jobs, as pure functions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.job import AlikeJobs, IfFailed, JobId, JobStatus, NewJob
+
+FAILED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentCounts:
+    """How many parents of a job are in each kind of state."""
+
+    unfinished: int = 0
+    done: int = 0
+    failed: int = 0  #: poisoned or cancelled
+
+    @classmethod
+    def of(cls, statuses: Sequence[JobStatus]) -> "ParentCounts":
+        done, failed = statuses.count(JobStatus.DONE), sum(status in FAILED for status in statuses)
+        return cls(unfinished=len(statuses) - done - failed, done=done, failed=failed)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """The state of a job with parents: waiting (and for how many more), pending, or cancelled because a parent failed."""
+
+    status: JobStatus
+    waits_for: int = 0
+
+
+READY = FlowState(JobStatus.PENDING)
+SKIPPED = FlowState(JobStatus.CANCELLED)
+
+
+def state_after(parents: ParentCounts, *, after_any: bool, if_failed: IfFailed) -> FlowState:
+    """Return the state of a job from the states of all its parents."""
+    satisfied = parents.done + (parents.failed if if_failed is IfFailed.RUN else 0)
+    left = parents.unfinished + parents.done + parents.failed - satisfied
+    if satisfied and (after_any or not left):
+        return READY
+    if if_failed is IfFailed.SKIP and parents.failed and not (after_any and parents.unfinished):
+        return SKIPPED
+    return FlowState(JobStatus.WAITING, 1 if after_any else left) if left else READY
+
+
+def state_when_requeued(parents: ParentCounts, *, after_any: bool, if_failed: IfFailed) -> FlowState:
+    """Return the state of a requeued job from the states of all its parents: it waits for failed parents, too."""
+    policy = IfFailed.BLOCK if if_failed is IfFailed.SKIP else if_failed
+    return state_after(parents, after_any=after_any, if_failed=policy)
+
+
+def state_when_done(waits_for: int, done: int) -> FlowState:
+    """Return the state of a waiting job when ``done`` more of the parents that it waits for have ended as required."""
+    return FlowState(JobStatus.WAITING, waits_for - done) if waits_for > done else READY
+
+
+def counts_as_done(status: JobStatus, if_failed: IfFailed | None) -> bool:
+    """Whether a parent with this status counts as done for a child with this policy."""
+    return status is JobStatus.DONE or (status in FAILED and if_failed is IfFailed.RUN)
+
+
+def skip_reason(parent: JobId, status: JobStatus) -> str:
+    return f"skipped, because job {parent} was {status} and this job runs only after it is done"
+
+
+def has_links(jobs: Sequence[NewJob]) -> bool:
+    """Whether any of these jobs waits for other jobs."""
+    return bool(jobs.like.after) if isinstance(jobs, AlikeJobs) else any(job.after for job in jobs)
+
+
+def parents_first(jobs: Sequence[NewJob]) -> list[int]:
+    """Return the positions of the jobs so that each job comes after its parents in the same push, and otherwise in order.
+    Raises InvalidInput if jobs wait for each other in a circle."""
+    places: dict[JobId, int] = {}
+    for place, job in enumerate(jobs):
+        if job.job_id is not None:
+            places.setdefault(job.job_id, place)
+    within = {
+        place: [places[parent] for parent in job.after if parent in places] for place, job in enumerate(jobs) if job.after
+    }
+    try:
+        TopologicalSorter(within).prepare()
+    except CycleError as exc:
+        circle = " → ".join(str(jobs[place].job_id) for place in exc.args[1])
+        raise InvalidInput(
+            f"expected jobs that do not wait for each other in a circle, got {circle} (each waits for the one before it); "
+            "remove one of these from after"
+        ) from exc
+    return _with_parents_first(len(jobs), within)
+
+
+def _with_parents_first(count: int, within: Mapping[int, Sequence[int]]) -> list[int]:
+    placed: dict[int, None] = {}
+    for place in range(count):
+        stack = [place]
+        while stack:
+            missing = [parent for parent in within.get(stack[-1], ()) if parent not in placed]
+            if missing:
+                stack += missing[::-1]
+            else:
+                placed.setdefault(stack.pop())
+    return [*placed]
+
+
+def no_parent(parent: JobId) -> NotFound:
+    return NotFound(f"after: there is no job {parent!r} to wait for; name a job that exists or is in the same push")

@@ -1,0 +1,99 @@
+"""Jobs that wait for other jobs, in memory: their links, and what becomes of them when the others end."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from drumbeat.core.job import UNFINISHED, IfFailed, Job, JobId, JobStatus, NewJob
+from drumbeat.store.flow_rules import (
+    FAILED,
+    SKIPPED,
+    FlowState,
+    ParentCounts,
+    counts_as_done,
+    no_parent,
+    skip_reason,
+    state_after,
+    state_when_done,
+    state_when_requeued,
+)
+from drumbeat.store.memory.state import MemoryState
+
+
+def expect_parents(state: MemoryState, jobs: Sequence[NewJob]) -> None:
+    """Raise NotFound if a job waits for a job that neither exists nor is in the same push."""
+    pushed = {job.job_id for job in jobs}
+    for job in jobs:
+        for parent in job.after:
+            if parent not in pushed and state.find_job(parent) is None:
+                raise no_parent(parent)
+
+
+def link(state: MemoryState, job: Job, parents: Sequence[JobId], pushed: NewJob) -> Job:
+    """Link a new job to its parents, and return it in the state that follows from theirs."""
+    state.parents[job.job_id] = tuple(dict.fromkeys(parents))
+    for parent in _jobs(state, state.parents[job.job_id]):
+        state.children.setdefault(parent.job_id, {})[job.job_id] = None
+        state.rows(parent.pool_id).jobs.put(replace(parent, has_children=True))
+    linked = replace(job, after_any=pushed.after_any, if_failed=pushed.if_failed)
+    found = state_after(_count(state, job.job_id), after_any=pushed.after_any, if_failed=pushed.if_failed)
+    return _changed(state, linked, found)
+
+
+def pass_on_end(state: MemoryState, ended: Job) -> None:
+    """Update the jobs that wait for a job that has ended, and if some are skipped, also the jobs that wait for those."""
+    ends = [ended]
+    while ends:
+        parent = ends.pop()
+        for child in _jobs(state, state.children.get(parent.job_id, ())):
+            if child.status is not JobStatus.WAITING or child.if_failed is None:
+                continue
+            after = _changed(state, child, _after_end(state, child, parent.status))
+            state.rows(child.pool_id).jobs.keep(after, state.now())
+            if after.status is JobStatus.PENDING:
+                state.subscribers.notify(after.pool_id)
+            elif after.status is JobStatus.CANCELLED and after.has_children:
+                ends.append(after)
+
+
+def wait_again(state: MemoryState, requeued: Job) -> Job:
+    """Return a requeued job in the state that follows from its parents': it waits for those that are not done."""
+    if requeued.if_failed is None:
+        return requeued
+    found = state_when_requeued(_count(state, requeued.job_id), after_any=requeued.after_any, if_failed=requeued.if_failed)
+    return replace(requeued, status=found.status, waits_for=found.waits_for)
+
+
+def reopen(state: MemoryState, requeued: Job) -> None:
+    """Let the waiting jobs for which a failed parent had counted as done wait for it again, since it was requeued."""
+    for child in _jobs(state, state.children.get(requeued.job_id, ())):
+        if child.status is JobStatus.WAITING and child.if_failed is IfFailed.RUN and not child.after_any:
+            state.rows(child.pool_id).jobs.put(replace(child, waits_for=child.waits_for + 1))
+
+
+def has_unfinished_child(state: MemoryState, job_id: JobId) -> bool:
+    return any(child.status in UNFINISHED for child in _jobs(state, state.children.get(job_id, ())))
+
+
+def _after_end(state: MemoryState, child: Job, status: JobStatus) -> FlowState:
+    if counts_as_done(status, child.if_failed):
+        return state_when_done(child.waits_for, 1)
+    if child.if_failed is not IfFailed.SKIP:
+        return FlowState(JobStatus.WAITING, child.waits_for)
+    return state_after(_count(state, child.job_id), after_any=child.after_any, if_failed=child.if_failed)
+
+
+def _changed(state: MemoryState, job: Job, found: FlowState) -> Job:
+    if found is not SKIPPED:
+        return replace(job, status=found.status, waits_for=found.waits_for)
+    failed = next(parent for parent in _jobs(state, state.parents[job.job_id]) if parent.status in FAILED)
+    reason = skip_reason(failed.job_id, failed.status)
+    return replace(job, status=JobStatus.CANCELLED, waits_for=0, last_error=reason, finished_at=state.now())
+
+
+def _count(state: MemoryState, job_id: JobId) -> ParentCounts:
+    return ParentCounts.of([parent.status for parent in _jobs(state, state.parents[job_id])])
+
+
+def _jobs(state: MemoryState, job_ids: Sequence[JobId] | dict[JobId, None]) -> list[Job]:
+    """Return the jobs with these ids that still exist."""
+    return [job for job in map(state.find_job, job_ids) if job]
