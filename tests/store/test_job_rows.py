@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import Backoff, Job, JobId, JobStatus, RateLimit
+from drumbeat.core.job import Backoff, IfFailed, Job, JobId, JobStatus, RateLimit
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.sql.claim_cursor import LEAST, MOST, START, ClaimCursor, advanced
@@ -58,6 +58,11 @@ ROW: dict[str, Any] = {
     "in_company": 0,
     "lease_us": 60_000_000,
     "lease_extended": 1,
+    "workflow_id": "flow",
+    "waits_for": 2,
+    "after_any": 1,
+    "if_failed": "skip",
+    "has_children": 1,
 }
 
 
@@ -102,6 +107,11 @@ def test_every_column_finds_its_field() -> None:
         claimed_at=later(3),
         begun_at=later(5),
         finished_at=later(4),
+        workflow_id="flow",
+        waits_for=2,
+        after_any=True,
+        if_failed=IfFailed.SKIP,
+        has_children=True,
     )
 
     assert job_of((*ROW.values(), "more", "columns")) == expected

@@ -17,6 +17,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from store.timeshift import shift_statements
@@ -56,6 +57,10 @@ class TestSqliteStore(StoreContract):
 
 class TestSqlitePool(PoolContract):
     """Every promise about jobs."""
+
+
+class TestSqliteWorkflows(WorkflowContract):
+    """Every promise about jobs that wait for other jobs."""
 
 
 async def test_a_refused_write_leaves_its_neighbours_in_the_same_commit_alone(url: str) -> None:

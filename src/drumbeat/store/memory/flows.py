@@ -48,6 +48,8 @@ def pass_on_end(state: MemoryState, ended: Job) -> None:
             if child.status is not JobStatus.WAITING or child.if_failed is None:
                 continue
             after = _changed(state, child, _after_end(state, child, parent.status))
+            if after.status is JobStatus.PENDING:
+                after = replace(after, not_before=max(after.not_before or state.now(), state.now()))
             state.rows(child.pool_id).jobs.keep(after, state.now())
             if after.status is JobStatus.PENDING:
                 state.subscribers.notify(after.pool_id)

@@ -9,11 +9,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from drumbeat.core.errors import Fenced
+from drumbeat.core.errors import Fenced, StoreUnavailable
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Queue, StoreTraits
 from drumbeat.store.sql.queries import SqlTable
+
+_TRIES = 4  #: how often a transaction is tried again after a deadlock, less one
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -39,6 +41,10 @@ class MayConflict:
     """Values for a query that might violate a unique index; it then changes nothing and returns no row."""
 
     values: Values
+
+
+class Deadlock(StoreUnavailable):
+    """Two transactions waited for each other, and the database rolled this one back. It can be tried again."""
 
 
 Rows = Sequence[Row]
@@ -131,3 +137,13 @@ async def run_script(script: Script[T], perform: Callable[[str, Values | Bulk | 
         return result
     finally:
         script.close()
+
+
+async def transact_again(database: Database, make: Callable[[], Script[T]]) -> T:
+    """Run a script in one transaction, and run a new one if the database rolled it back because of a deadlock."""
+    for _ in range(_TRIES):
+        try:
+            return await database.transact(make())
+        except Deadlock:
+            continue
+    return await database.transact(make())

@@ -18,6 +18,7 @@ from drumbeat.core.job import (
     Attempt,
     AttemptOutcome,
     Backoff,
+    IfFailed,
     Job,
     JobId,
     JobStatus,
@@ -34,6 +35,7 @@ _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
 _BACKOFF = USUAL_BACKOFF
 _STATUS = {str(status): status for status in JobStatus}
+_IF_FAILED = {None: None} | {str(policy): policy for policy in IfFailed}
 _SECOND = timedelta(seconds=1)
 _moment = lru_cache(maxsize=4096)(moment)  #: cached, since the jobs of one claim share most of their timestamps
 
@@ -42,7 +44,7 @@ _SET = MemberDescriptorType.__set__
 _PRIORITY = 7
 _rare = attrgetter(*(name for name in NewJob.__dataclass_fields__ if name not in ("payload", "type", "priority")))
 _NOTHING_RARE = _rare(NewJob(payload=None))
-COLUMNS = 41  #: number of columns that ``job_of`` reads from a row of ``jobs``; their order is that of the migrations
+COLUMNS = 46  #: number of columns that ``job_of`` reads from a row of ``jobs``; their order is that of the migrations
 
 
 def json_text(value: Any, what: str) -> str:
@@ -102,6 +104,10 @@ def job_of(record: Row) -> Job:
         _moment(row[31]),
         _moment(row[35]),
         _moment(row[32]),
+        *row[41:43],  # workflow_id, waits_for
+        row[43] != 0,  # after_any
+        _IF_FAILED[row[44]],
+        row[45] != 0,  # has_children
     )
     job = object.__new__(Job)
     deque(map(_SET, _FIELDS, repeat(job), values), maxlen=0)
@@ -145,7 +151,17 @@ def new_job_values(job: NewJob) -> dict[str, Any]:
         "capability": job.capability,
         "run_at": at_us(job.run_at),
         "delay": to_us(job.delay),
+        "status": "waiting" if job.after else "pending",
+        "workflow_id": job.workflow_id,
+        "waits_for": inserted_waits(job),
+        "after_any": int(job.after_any),
+        "if_failed": str(job.if_failed) if job.after else None,
     }
+
+
+def inserted_waits(job: NewJob) -> int:
+    """Return for how many parents a new job waits as long as none of them has ended."""
+    return 1 if job.after and job.after_any else len(dict.fromkeys(job.after))
 
 
 def job_row(job: Job, number: int, now: int) -> dict[str, Any]:

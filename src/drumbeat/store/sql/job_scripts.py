@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists
@@ -11,6 +12,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.job_outcomes import apply_outcome, apply_worker_loss, lost_attempt_outcome
 from drumbeat.store.sql.database import Row, Rows, Script, check_fence
+from drumbeat.store.sql.flow_scripts import ended_parents, pass_on_ends
 from drumbeat.store.sql.job_rows import attempt_row, holder_values, job_of, job_row, row_id, rows_json, tokens_json
 from drumbeat.store.sql.rows import at_us, instant
 
@@ -92,13 +94,17 @@ def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Scr
         yield "note_ended", {"pool_id": pool_id, "status": status, "jobs": jobs * change}
 
 
-def settle_unsuccessful(
-    holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]
-) -> Script[dict[Token, Job]]:
-    """Record the outcomes of attempts that did not succeed: lock the jobs, decide if each is tried again, and save them.
+@dataclass(frozen=True, slots=True)
+class LockedSettlement:
+    """What ``settle_locked`` changed: the jobs that the worker still held, by token, and the pools to notify."""
 
-    Returns the jobs that the worker still held, by token, as they were before. Ignores the outcomes of other jobs.
-    """
+    held: Mapping[Token, Job]  #: as they were before
+    pools: frozenset[PoolId]
+
+
+def settle_locked(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[LockedSettlement]:
+    """Record outcomes of any kind: lock the jobs, decide if each is tried again, save them, and update the jobs that wait for
+    them. Ignores the outcomes of jobs that the worker no longer holds."""
     values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
     held = {job.token: job for job in map(job_of, (yield "lock_held", values))}
     now = instant((yield "now", {})[0]["now"])
@@ -107,26 +113,26 @@ def settle_unsuccessful(
         for verdict in verdicts
         if verdict.token in held
     ]
-    yield from _save(ended, numbers)
-    return held
+    pools = yield from _save(ended, numbers)
+    return LockedSettlement(held, frozenset(pools | {job.pool_id for job in held.values()}))
 
 
-def release(holder: Holder, error: str, fence: Fence | None) -> Script[list[Job]]:
+def release(holder: Holder, error: str, fence: Fence | None) -> Script[tuple[list[Job], set[PoolId]]]:
     yield from check_fence(fence)
     rows = yield "lock_jobs_of_worker", holder_values(holder)
     return (yield from _take_back(rows, lambda job: error))
 
 
-def expire(limit: int) -> Script[list[Job]]:
+def expire(limit: int) -> Script[tuple[list[Job], set[PoolId]]]:
     """Extend leases that expired for the first time, and take back jobs with a lease that expired again."""
     yield "extend_leases", {"limit": limit}
     rows = yield "lock_expired", {"limit": limit}
     return (yield from _take_back(rows, lambda job: f"the lease of {job.lease_owner} ran out"))
 
 
-def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
+def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[tuple[list[Job], set[PoolId]]]:
     """Put the jobs of lost workers back in the queue, or poison jobs that crashed too many workers; ``why`` returns a job's
-    error. Returns the jobs after the change."""
+    error. Returns the jobs after the change, and the pools in which jobs may have become ready."""
     now = instant((yield "now", {})[0]["now"])
     numbers: dict[JobId, int] = {}
     ended: list[Ended] = []
@@ -139,8 +145,8 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
         others = begun.get(job.holder, 1) - 1
         outcome, error = lost_attempt_outcome(job, why(job), others)
         ended.append((job, apply_worker_loss(job, error, now, in_company=others > 0), outcome, error))
-    yield from _save(ended, numbers)
-    return [after for _, after, _, _ in ended]
+    pools = yield from _save(ended, numbers)
+    return [after for _, after, _, _ in ended], pools | {job.pool_id for job, _, _, _ in ended}
 
 
 def _count_begun(holder: Holder) -> Script[int]:
@@ -152,13 +158,17 @@ def _count_begun(holder: Holder) -> Script[int]:
     return max(int(found["jobs"]), int(found["in_company"]))
 
 
-def _save(ended: Sequence[Ended], numbers: Mapping[JobId, int]) -> Script[None]:
-    """Save jobs after their attempts ended, and add each attempt to ``job_attempts`` unless its job is done."""
+def _save(ended: Sequence[Ended], numbers: Mapping[JobId, int]) -> Script[set[PoolId]]:
+    """Save jobs after their attempts ended, add each attempt to ``job_attempts`` unless its job is done, and update the jobs
+    that wait for jobs that ended. Returns the pools in which these became ready."""
     if not ended:
-        return
+        return set()
     now = at_us(ended[0][1].finished_at) or (yield "now", {})[0]["now"]
     yield "save_jobs", {"rows": rows_json([job_row(after, numbers[after.job_id], now) for _, after, _, _ in ended])}
     yield from note_ended((after.pool_id, after.status) for _, after, _, _ in ended)
     logged = [each for each in ended if each[1].status is not JobStatus.DONE]
     rows = [attempt_row(job, numbers[job.job_id], outcome, error, now) for job, _, outcome, error in logged]
-    yield "add_attempts", {"rows": rows_json(rows)}
+    if rows:
+        yield "add_attempts", {"rows": rows_json(rows)}
+    parents = ended_parents((numbers[after.job_id], after.status, after.has_children) for _, after, _, _ in ended)
+    return (yield from pass_on_ends(parents))

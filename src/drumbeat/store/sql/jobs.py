@@ -14,7 +14,8 @@ from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import ClaimRequest, Due
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.pruning import prune_all
-from drumbeat.store.sql.database import Database, MayConflict, NotifyingQueue, Row, Script
+from drumbeat.store.sql.database import Database, MayConflict, NotifyingQueue, Row, Script, transact_again
+from drumbeat.store.sql.flow_scripts import ended_parents, pass_on_ends, state_of_requeued, wait_again
 from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
 from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.pruning import SqlPruning
@@ -77,6 +78,7 @@ class SqlJobs:
         return JobCounts(
             ready=min(row["ready"] + row["due"], most),
             delayed=row["delayed"],
+            waiting=row["waiting"],
             claimed=row["claimed"],
             oldest_ready=moment(min(waiting, default=None)),
             **{status: max(int(row[status] or 0), 0) for status in ENDED},
@@ -121,7 +123,9 @@ class SqlJobs:
         return await self._database.read("count_demand", {**values, "most": _ALL})
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        return await self._database.transact(_cancel(job_ids))
+        cancelled, pools = await transact_again(self._database, lambda: _cancel(job_ids))
+        await self._queue.notify(pools)
+        return cancelled
 
     async def to_stop(self, holder: Holder) -> Sequence[Token]:
         rows = await self._database.read("list_to_stop", holder_values(holder))
@@ -142,12 +146,34 @@ class SqlJobs:
         return Due(is_ready=bool(row["ready"]), next_in=left)
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
-        requeued = await self._database.transact(_requeue(pool_id, job_ids))
+        requeued = await transact_again(self._database, lambda: _requeue(pool_id, job_ids))
         await self._queue.notify([pool_id] if requeued else [])
         return requeued
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         return await self._database.transact(_progress(holder, token, share, note))
+
+    async def parents(self, job_id: JobId) -> Sequence[Job]:
+        return [job_of(row) for row in await self._database.read("list_parents", {"seq": (await self._row(job_id))["seq"]})]
+
+    async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
+        values = {"seq": (await self._row(job_id))["seq"], "limit": limit}
+        return [job_of(row) for row in await self._database.read("list_children", values)]
+
+    async def of_workflow(
+        self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
+    ) -> Sequence[Job]:
+        values = {
+            "workflow_id": workflow_id,
+            "statuses": dump([*dict.fromkeys(statuses or JobStatus)]),
+            "after": 0 if after is None else (await self._row(after))["seq"],
+            "limit": limit,
+        }
+        return [job_of(row) for row in await self._database.read("list_workflow", values)]
+
+    async def workflow_counts(self, workflow_id: str) -> Mapping[JobStatus, int]:
+        rows = await self._database.read("count_workflow", {"workflow_id": workflow_id})
+        return {JobStatus(row["status"]): int(row["jobs"]) for row in rows}
 
     async def prune(
         self,
@@ -189,14 +215,18 @@ def _find(job_id: JobId) -> Script[Row | None]:
     return rows[0] if rows else None
 
 
-def _cancel(job_ids: Sequence[JobId]) -> Script[list[Job]]:
+def _cancel(job_ids: Sequence[JobId]) -> Script[tuple[list[Job], set[PoolId]]]:
+    """Cancel jobs. Returns them, and the pools in which jobs that waited for them became ready."""
     cancelled: list[Job] = []
+    pools: set[PoolId] = set()
     for job_id in sorted(set(job_ids)):
         row = yield from _find(job_id)
         rows = (yield "cancel_job", {"seq": row["seq"]}) if row else ()
         cancelled += [job_of(row) for row in rows]
+        ends = ended_parents((row["seq"], JobStatus(row["status"]), bool(row["has_children"])) for row in rows)
+        pools |= yield from pass_on_ends(ends)
     yield from note_ended((job.pool_id, job.status) for job in cancelled)
-    return cancelled
+    return cancelled, pools
 
 
 def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[JobId]]:
@@ -207,10 +237,13 @@ def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[Jo
         row = yield from _find(job_id)
         candidates += [row] if row else []
     requeued: list[Row] = []
-    for row in candidates:
+    for row in sorted(candidates, key=lambda row: int(row["seq"])):
+        state = yield from state_of_requeued(row)
         values = {"seq": row["seq"], "pool_id": pool_id, "status": row["status"]}
-        if (yield "requeue_job", values if row["unique_key"] is None else MayConflict(values=values)):
+        changed = yield "requeue_job", values if row["unique_key"] is None else MayConflict(values=values)
+        if changed:
             requeued.append(row)
+            yield from wait_again(row["seq"], state, has_children=bool(changed[0]["has_children"]))
     yield from note_ended(((pool_id, JobStatus(row["status"])) for row in requeued), -1)
     return [row_id(row) for row in requeued]
 

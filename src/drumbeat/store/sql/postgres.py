@@ -17,7 +17,7 @@ from drumbeat.core.errors import AlreadyExists, DrumbeatError, InvalidInput, Inv
 from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import StoreTraits
-from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script
+from drumbeat.store.sql.database import Bulk, Deadlock, MayConflict, Rows, Script, Values, run_script
 from drumbeat.store.sql.postgres_connection_cache import ConnectionCache
 from drumbeat.store.sql.postgres_dialect import dialect
 from drumbeat.store.sql.postgres_notify import PostgresNotify, channel_of
@@ -236,6 +236,8 @@ class PostgresDatabase:
             )
         if isinstance(exc, asyncpg.UndefinedObjectError | asyncpg.exceptions.ClientConfigurationError):
             return InvalidSettings(f"PostgreSQL at {self.location}: {exc}; check the options of the store's URL")
+        if isinstance(exc, asyncpg.DeadlockDetectedError):
+            return Deadlock(f"PostgreSQL at {self.location}: {exc}; try again")
         if isinstance(exc, asyncpg.DataError):
             return InvalidInput(f"PostgreSQL cannot store this value: {exc}")
         if isinstance(exc, asyncpg.UniqueViolationError):

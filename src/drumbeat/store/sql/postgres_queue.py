@@ -11,10 +11,12 @@ from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
+from drumbeat.store.flow_rules import has_links, parents_first
 from drumbeat.store.interface import ClaimRequest, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.claim_cursor import START, ClaimCursor, CursorKey, advanced
-from drumbeat.store.sql.database import Database, Row, Rows, Script
+from drumbeat.store.sql.database import Database, Row, Rows, Script, transact_again
+from drumbeat.store.sql.flow_scripts import link_jobs
 from drumbeat.store.sql.job_rows import (
     are_plain,
     holder_values,
@@ -25,7 +27,14 @@ from drumbeat.store.sql.job_rows import (
     row_id,
     rows_json,
 )
-from drumbeat.store.sql.job_scripts import claim_limited, existing_job, one_outcome_per_job, refused_tokens, settle_unsuccessful
+from drumbeat.store.sql.job_scripts import (
+    LockedSettlement,
+    claim_limited,
+    existing_job,
+    one_outcome_per_job,
+    refused_tokens,
+    settle_locked,
+)
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.postgres_push_fastpath import PushFastpath
 from drumbeat.store.sql.queue import Notifier, SqlQueue
@@ -53,6 +62,7 @@ class PostgresQueue(SqlQueue):
         self._statement_notifier = notifier
         self._fastpath = fastpath
         self._cursors: dict[CursorKey, ClaimCursor] = {}
+        self._parents: set[JobId] = set()  #: claimed jobs that others wait for; they are settled by a longer transaction
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None:
         """Wake workers that wait for jobs. Claims then read the queue from its start, since an earlier job might be ready."""
@@ -81,7 +91,7 @@ class PostgresQueue(SqlQueue):
         return [job_id_of(number)]
 
     async def _push_others(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        ids = await self._database.transact(push_script(pool_id, jobs, None))
+        ids = await transact_again(self._database, lambda: push_script(pool_id, jobs, None))
         await self._notifier.notify(pool_id)
         return ids
 
@@ -95,25 +105,50 @@ class PostgresQueue(SqlQueue):
     ) -> SettleResult:
         first = one_outcome_per_job(verdicts)
         numbers = await self._numbers(verdict.token for verdict in first)
-        others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
+        done = [verdict for verdict in first if self._is_quick(verdict)]
+        others = [verdict for verdict in first if not self._is_quick(verdict)]
         began, cursor = self._cursor(claiming)
-        values = _done_values(holder, first, numbers) | (_claim_values(claiming, cursor) if claiming else {})
+        values = _done_values(holder, done, numbers) | (_claim_values(claiming, cursor) if claiming else {})
         query = "settle_and_claim" if claiming and claiming.limit > 0 else "settle_done"
         if others:
-            held, rows = await self._database.transact(_settle(holder, others, numbers, query, values))
-            await self.notify(job.pool_id for job in held.values())
+            settled, rows = await transact_again(self._database, lambda: _settle(holder, others, numbers, query, values))
+            await self.notify(settled.pools)
+            accepted = set(settled.held)
         else:
-            held, rows = {}, await self._database.write(query, values)
+            accepted, rows = set(), await self._database.write(query, values)
+        claims = claiming is not None and query == "settle_and_claim"
+        if claims and not rows:
+            raise no_pool(claiming.pool_id)
+        accepted |= _tokens_of(done, numbers, set(rows[0]["settled"]) if claims else {row["seq"] for row in rows})
+        late = [verdict for verdict in done if verdict.token not in accepted and verdict.token.job_id in numbers]
+        accepted |= await self._settle_late(holder, late, numbers)
         for job_id in numbers:
             self._chosen_ids.pop(job_id, None)
-        if query == "settle_done" or claiming is None:
-            done = {row["seq"] for row in rows}
-            return SettleResult(stale=refused_tokens(verdicts, set(held) | _tokens_of(first, numbers, done)))
-        if not rows:
-            raise no_pool(claiming.pool_id)
-        accepted = set(held) | _tokens_of(first, numbers, set(rows[0]["settled"]))
+            self._parents.discard(job_id)
+        if claiming is None or not claims:
+            return SettleResult(stale=refused_tokens(verdicts, accepted))
         claimed = self._claimed_jobs(claiming, await self._with_missed_jobs(claiming, rows, began, cursor))
+        if len(claimed) < claiming.limit and any(verdict.token in accepted for verdict in late):
+            alone = claiming.alone and not claimed
+            claimed += await self.claim(replace(claiming, limit=claiming.limit - len(claimed), alone=alone))
         return SettleResult(stale=refused_tokens(verdicts, accepted), claimed=tuple(claimed))
+
+    def _is_quick(self, verdict: JobOutcome) -> bool:
+        """Whether one statement can record this outcome: the job is done, and it had no children when it was claimed."""
+        return verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id not in self._parents
+
+    async def _settle_late(self, holder: Holder, late: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> set[Token]:
+        """Record outcomes that the first statement did not: the job is no longer held, or got children since its claim."""
+        if not late:
+            return set()
+        settled = await transact_again(self._database, lambda: settle_locked(holder, late, numbers))
+        await self.notify(settled.pools)
+        return set(settled.held)
+
+    def _claimed_jobs(self, claiming: ClaimRequest, rows: Sequence[Row]) -> list[Job]:
+        jobs = super()._claimed_jobs(claiming, rows)
+        self._parents.update(job.job_id for job in jobs if job.has_children)
+        return jobs
 
     def _cursor(self, claiming: ClaimRequest | None) -> tuple[float, ClaimCursor]:
         """Return the current time, and the cursor (position in the queue) at which the claim starts to read."""
@@ -153,9 +188,13 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:
         check_chosen_job_id(job)
+    order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
     if not (yield "find_pool", {"pool_id": pool_id}):
         raise no_pool(pool_id)
-    ids = yield from _push(pool_id, [new_job_values(job) for job in jobs])
+    found, new = yield from _push(pool_id, [new_job_values(jobs[place]) for place in order])
+    placed = {place: found[n] for n, place in enumerate(order)}
+    ids = [placed[place] for place in range(len(jobs))]
+    yield from link_jobs(pool_id, jobs, ids, [order[n] for n in sorted(new)])
     if channel is not None:
         yield "notify", {"channel": channel}
     return ids
@@ -187,25 +226,29 @@ def _pushed(pool_id: PoolId, jobs: Sequence[NewJob], rows: Rows) -> list[JobId]:
     return job_ids_of(sorted(row[0] for row in rows))
 
 
-def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[JobId]]:
-    """Insert the new jobs, and find the existing job for each duplicate; try again if that job has ended meanwhile."""
+def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[tuple[list[JobId], set[int]]]:
+    """Insert the new jobs, and find the existing job for each duplicate; try again if that job has ended meanwhile. Returns the
+    id of each job, and the positions of the jobs that are new."""
     ids: dict[int, JobId] = {}
+    added: set[int] = set()
     for _ in range(_TRIES):
         missing = [place for place in range(len(jobs)) if place not in ids]
         if not missing:
             break
         rows = yield "push_jobs", {"pool_id": pool_id, "jobs": rows_json([jobs[place] for place in missing])}
-        yield from _assign_ids(pool_id, jobs, missing, rows, ids)
+        added |= yield from _assign_ids(pool_id, jobs, missing, rows, ids)
     if len(ids) < len(jobs):
         raise StoreUnavailable("jobs with the same unique keys were added and ended while this push ran; push again")
-    return [ids[place] for place in range(len(jobs))]
+    return [ids[place] for place in range(len(jobs))], added
 
 
 def _assign_ids(
     pool_id: PoolId, jobs: Sequence[Mapping[str, Any]], places: Sequence[int], rows: Rows, ids: dict[int, JobId]
-) -> Script[None]:
+) -> Script[set[int]]:
     """Store in ``ids`` the id of each job at an index in ``places``: the id of its new row in ``rows`` or, without a new row,
-    the id of the existing job with the same id or unique key. Stores no id for a job if the existing job is gone by now."""
+    the id of the existing job with the same id or unique key. Stores no id for a job if the existing job is gone by now.
+    Returns the indices of the jobs with a new row."""
+    added: set[int] = set()
     in_order = sorted(rows, key=lambda row: int(row["seq"]))
     new = [((row["given_id"], row["unique_key"]), row_id(row)) for row in in_order]
     for place in places:
@@ -214,17 +257,19 @@ def _assign_ids(
         index = next((n for n, (made, _) in enumerate(new) if made == names), None)
         if index is not None:
             ids[place] = new.pop(index)[1]
+            added.add(place)
             continue
         found = yield from existing_job(pool_id, job)
         if found is not None:
             ids[place] = found
+    return added
 
 
 def _settle(
     holder: Holder, others: Sequence[JobOutcome], numbers: Mapping[JobId, int], query: str, values: Mapping[str, Any]
-) -> Script[tuple[dict[Token, Job], Rows]]:
-    held = yield from settle_unsuccessful(holder, others, numbers)
-    return held, (yield query, values)
+) -> Script[tuple[LockedSettlement, Rows]]:
+    settled = yield from settle_locked(holder, others, numbers)
+    return settled, (yield query, values)
 
 
 def _claim_under_lock(values: Mapping[str, Any]) -> Script[Sequence[Row]]:

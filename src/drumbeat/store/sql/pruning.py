@@ -1,7 +1,7 @@
 """Deletes old rows in many steps; each step is one short transaction."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -57,8 +57,9 @@ class SqlPruning:
             "list_prunable", values | {"after": self._resume_after.get(key, 0), "limit": _JOBS_PER_PAGE}
         )
         old = [row["seq"] for row in page if row["is_old"]]
+        parents = {row["seq"] for row in page if row["is_old"] and row["has_children"]}
         gone = (
-            await self._database.transact(_prune_jobs(pool_id, JobStatus(what), to_us(older_than), old, self._step))
+            await self._database.transact(_prune_jobs(pool_id, JobStatus(what), to_us(older_than), old, parents, self._step))
             if old
             else []
         )
@@ -72,17 +73,35 @@ class SqlPruning:
         return Pruned(rows=len(gone), more=more)
 
 
-def _prune_jobs(pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int], step: _Step) -> Script[list[Row]]:
-    """Delete jobs by number, with their attempts, until all are deleted or ``step.seconds`` have passed. Returns
-    the rows of the deleted jobs."""
+def _prune_jobs(
+    pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int], parents: Set[int], step: _Step
+) -> Script[list[Row]]:
+    """Delete jobs by number, with their attempts and the links to their parents, until all are deleted or ``step.seconds``
+    have passed. ``parents`` are the jobs among them with children. Returns the rows of the deleted jobs."""
     gone: list[Row] = []
     until = time.monotonic() + step.seconds
     for first in range(0, len(numbers), step.at_once):
-        some = dump(numbers[first : first + step.at_once])
-        rows: Rows = yield "prune_jobs", {"numbers": some, "status": str(status), "age": age}
+        some = numbers[first : first + step.at_once]
+        free = yield from _without_unfinished_children([number for number in some if number in parents])
+        rows: Rows = yield (
+            "prune_jobs",
+            {"numbers": dump(some), "parents": dump(free), "status": str(status), "age": age},
+        )
         gone += rows
-        yield "prune_attempts", {"numbers": dump([row["seq"] for row in rows])}
+        deleted = dump([row["seq"] for row in rows])
+        yield "prune_attempts", {"numbers": deleted}
+        yield "prune_links", {"numbers": deleted}
         if time.monotonic() > until:
             break
     yield from note_ended(((pool_id, status) for _ in gone), -1)
     return gone
+
+
+def _without_unfinished_children(parents: Sequence[int]) -> Script[list[int]]:
+    """Lock jobs that have children, and return those whose children have all ended."""
+    if not parents:
+        return []
+    numbers = {"numbers": dump(parents)}
+    yield "lock_prunable", numbers
+    kept = {row["parent_seq"] for row in (yield "list_with_unfinished_children", numbers)}
+    return [number for number in parents if number not in kept]

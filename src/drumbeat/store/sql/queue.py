@@ -1,7 +1,7 @@
 """The parts of the job queue that all SQL databases share: renewing leases, taking back lost jobs, waiting for jobs."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +13,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.interface import ClaimRequest, RenewResult
 from drumbeat.store.job_ids import number_of
-from drumbeat.store.sql.database import Database, Row, Script
+from drumbeat.store.sql.database import Database, Row, Script, transact_again
 from drumbeat.store.sql.job_rows import holder_values, in_order_of_claiming, tokens_json
 from drumbeat.store.sql.job_scripts import expire, release
 from drumbeat.store.sql.pools import no_pool
@@ -74,11 +74,11 @@ class SqlQueue:
         return [token for token in tokens if numbers.get(token.job_id) not in begun]
 
     async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        return await self._recovered(release(holder, error, fence))
+        return await self._recovered(lambda: release(holder, error, fence))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
         """Take back jobs with expired leases. A cheap read comes first, since there is rarely anything to lock."""
-        return await self._recovered(expire(limit)) if await self._database.read("any_expired", {}) else []
+        return await self._recovered(lambda: expire(limit)) if await self._database.read("any_expired", {}) else []
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
         async with self._notifier.listening(pool_id) as subscription:
@@ -109,9 +109,9 @@ class SqlQueue:
         due = rows[0]["next_due"]
         return bool(rows[0]["ready"]), None if due is None else (due - rows[0]["now"]) / 1e6
 
-    async def _recovered(self, script: Script[list[Job]]) -> list[Job]:
-        jobs = await self._database.transact(script)
-        await self.notify(job.pool_id for job in jobs)
+    async def _recovered(self, make: Callable[[], Script[tuple[list[Job], set[PoolId]]]]) -> list[Job]:
+        jobs, pools = await transact_again(self._database, make)
+        await self.notify(pools)
         return jobs
 
     def _claimed_jobs(self, claiming: ClaimRequest, rows: Sequence[Row]) -> list[Job]:

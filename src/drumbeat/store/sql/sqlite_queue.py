@@ -6,9 +6,11 @@ from typing import Any
 from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
+from drumbeat.store.flow_rules import has_links, parents_first
 from drumbeat.store.interface import ClaimRequest, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.database import Bulk, Row, Script
+from drumbeat.store.sql.flow_scripts import link_jobs, pass_on_ends
 from drumbeat.store.sql.job_rows import are_plain, holder_values, json_text, new_job_values, result_text, rows_json
 from drumbeat.store.sql.job_scripts import (
     claim_limited,
@@ -16,7 +18,7 @@ from drumbeat.store.sql.job_scripts import (
     note_ended,
     one_outcome_per_job,
     refused_tokens,
-    settle_unsuccessful,
+    settle_locked,
 )
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.queue import SqlQueue
@@ -34,7 +36,8 @@ class SqliteQueue(SqlQueue):
         else:
             for job in jobs:
                 check_chosen_job_id(job)
-            ids = await self._database.transact(_push(pool_id, [new_job_values(job) for job in jobs]))
+            order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
+            ids = await self._database.transact(_push(pool_id, jobs, [new_job_values(job) for job in jobs], order))
         await self._notifier.notify(pool_id)
         return ids
 
@@ -69,17 +72,24 @@ def _push_plain(pool_id: PoolId, jobs: Sequence[tuple[str, str, int]]) -> Script
     return job_ids_of(range(first, first + len(records)))
 
 
-def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[JobId]]:
+def _push(
+    pool_id: PoolId, jobs: Sequence[NewJob], values: Sequence[Mapping[str, Any]], order: Sequence[int]
+) -> Script[list[JobId]]:
     number, now = yield from _next_number(pool_id, len(jobs))
-    ids: list[JobId] = []
-    for job in jobs:
+    ids: dict[int, JobId] = {}
+    new: list[int] = []
+    for place in order:
+        job = values[place]
         rows = yield "push_job", {**job, "pool_id": pool_id, "seq": number, "now": now}
         if rows:
-            ids.append(JobId(job["given_id"]) if job["given_id"] is not None else job_id_of(number))
+            ids[place] = JobId(job["given_id"]) if job["given_id"] is not None else job_id_of(number)
+            new.append(place)
             number += 1
         else:
-            ids.append((yield from existing_job(pool_id, job)) or job_id_of(number))
-    return ids
+            ids[place] = (yield from existing_job(pool_id, job)) or job_id_of(number)
+    in_order = [ids[place] for place in range(len(jobs))]
+    yield from link_jobs(pool_id, jobs, in_order, new)
+    return in_order
 
 
 def _next_number(pool_id: PoolId, count: int) -> Script[tuple[int, int]]:
@@ -126,17 +136,22 @@ def _settle(
     first = one_outcome_per_job(verdicts)
     done = [verdict for verdict in first if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
     others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
-    done_tokens = yield from _done(holder, done, numbers)
-    held = (yield from settle_unsuccessful(holder, others, numbers)) if others else {}
-    pools = {job.pool_id for job in held.values()}
-    return done_tokens | set(held), pools, (yield from _claim(claiming)) if claiming else ()
+    accepted, pools = yield from _done(holder, done, numbers)
+    if others:
+        settled = yield from settle_locked(holder, others, numbers)
+        accepted, pools = accepted | set(settled.held), pools | settled.pools
+    return accepted, pools, (yield from _claim(claiming)) if claiming else ()
 
 
-def _done(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
+def _done(
+    holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]
+) -> Script[tuple[set[Token], set[PoolId]]]:
+    """Record that jobs are done. Returns the tokens that were valid, and the pools in which other jobs became ready."""
     if not verdicts:
-        return set()
+        return set(), set()
     outcomes = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]
     rows = yield "settle_done", holder_values(holder) | {"verdicts": rows_json(outcomes)}
     yield from note_ended((row["pool_id"], JobStatus.DONE) for row in rows)
     done = {row["seq"] for row in rows}
-    return {verdict.token for verdict in verdicts if numbers[verdict.token.job_id] in done}
+    pools = yield from pass_on_ends({row["seq"]: JobStatus.DONE for row in rows if row["has_children"]})
+    return {verdict.token for verdict in verdicts if numbers[verdict.token.job_id] in done}, pools

@@ -31,6 +31,7 @@ TABLES = (
     "notes",
     "jobs",
     "job_attempts",
+    "job_links",
     "group_claims",
     "job_counts",
     "logs",

@@ -90,6 +90,7 @@ DELETE FROM drumbeat.beats WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.samples WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.logs WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.job_attempts WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
+DELETE FROM drumbeat.job_links WHERE child_seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.job_counts WHERE pool_id = :pool_id;
@@ -638,7 +639,7 @@ SELECT * FROM drumbeat.jobs WHERE seq = CAST(:seq AS BIGINT) AND given_id IS NUL
 
 -- name: find_holder_of_key
 SELECT seq, given_id FROM drumbeat.jobs
- WHERE pool_id = :pool_id AND unique_key = :unique_key AND status IN ('pending', 'claimed');
+ WHERE pool_id = :pool_id AND unique_key = :unique_key AND status IN ('waiting', 'pending', 'claimed');
 
 -- name: list_attempts
 SELECT * FROM drumbeat.job_attempts WHERE seq = CAST(:seq AS BIGINT) ORDER BY n;
@@ -677,6 +678,8 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :p
                                  AND j.not_before > @now LIMIT CAST(:most AS INTEGER)) c) AS delayed,
        (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j @by(jobs_claimed) WHERE j.pool_id = :pool_id AND j.status = 'claimed'
                                LIMIT CAST(:most AS INTEGER)) d) AS claimed,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j @by(jobs_waiting) WHERE j.pool_id = :pool_id AND j.status = 'waiting'
+                               LIMIT CAST(:most AS INTEGER)) w) AS waiting,
        (SELECT MIN(e.since) FROM (SELECT COALESCE(j.not_before, j.created_at) AS since FROM drumbeat.jobs j
                                    WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                                    LIMIT CAST(:most AS INTEGER)) e) AS oldest_ready,
@@ -720,12 +723,12 @@ UPDATE drumbeat.jobs SET progress = CAST(:share AS @real), progress_note = :note
 RETURNING seq;
 
 -- name: cancel_job
--- A pending job ends; a claimed job is marked, so that its worker stops it. Others stay as they are.
+-- A pending or waiting job ends; a claimed job is marked, so that its worker stops it. Others stay as they are.
 UPDATE drumbeat.jobs
-   SET cancel_requested = CASE status WHEN 'claimed' THEN 1 ELSE cancel_requested END,
-       finished_at = CASE status WHEN 'pending' THEN @now ELSE finished_at END,
-       status = CASE status WHEN 'pending' THEN 'cancelled' ELSE status END
- WHERE seq = CAST(:seq AS BIGINT) AND status IN ('pending', 'claimed')
+   SET cancel_requested = CASE status WHEN 'claimed' THEN 1 ELSE cancel_requested END, waits_for = 0,
+       finished_at = CASE status WHEN 'claimed' THEN finished_at ELSE @now END,
+       status = CASE status WHEN 'claimed' THEN status ELSE 'cancelled' END
+ WHERE seq = CAST(:seq AS BIGINT) AND status IN ('waiting', 'pending', 'claimed')
 RETURNING *;
 
 -- name: list_to_stop
@@ -746,8 +749,8 @@ UPDATE drumbeat.jobs
  WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status = :status AND status IN ('poisoned', 'cancelled')
    AND (unique_key IS NULL OR (
             SELECT o.seq FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key
-               AND o.unique_key IS NOT NULL AND o.status IN ('pending', 'claimed') LIMIT 1) IS NULL)
-RETURNING seq;
+               AND o.unique_key IS NOT NULL AND o.status IN ('waiting', 'pending', 'claimed') LIMIT 1) IS NULL)
+RETURNING seq, has_children;
 
 -- name: recount_ended
 DELETE FROM drumbeat.job_counts;
@@ -758,7 +761,9 @@ SELECT j.pool_id, j.status, 0, COUNT(*) FROM drumbeat.jobs j @by(jobs_ended)
 -- name: list_prunable
 -- Ended jobs in the order of pushing: whether each is old enough to prune, and whether it was pushed too recently to be; then
 -- so were all later ones.
-SELECT j.seq, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_old,
+SELECT j.seq, j.has_children, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) AND (j.has_children = 0 OR NOT EXISTS (
+                   SELECT 1 FROM drumbeat.job_links l JOIN drumbeat.jobs c ON c.seq = l.child_seq
+                    WHERE l.parent_seq = j.seq AND c.status IN ('waiting', 'pending', 'claimed'))) THEN 1 ELSE 0 END AS is_old,
        CASE WHEN j.created_at >= @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_young
   FROM drumbeat.jobs j @by(jobs_ended)
  WHERE j.pool_id = :pool_id AND (j.status, j.seq) > (CAST(:status AS TEXT), CAST(:after AS BIGINT)) AND j.status <= CAST(:status AS TEXT)
@@ -766,10 +771,22 @@ SELECT j.seq, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) THEN 1 ELSE 
  ORDER BY j.status, j.seq LIMIT CAST(:limit AS INTEGER);
 
 -- name: prune_jobs
--- Checks each job again: a job that was requeued since it was listed stays.
+-- Checks each job again: a job that was requeued since it was listed stays, and so does one that got its first child since.
 DELETE FROM drumbeat.jobs
  WHERE @listed(seq, :numbers) AND status = :status AND finished_at < @now - CAST(:age AS BIGINT)
+   AND (has_children = 0 OR @listed(seq, :parents))
 RETURNING seq;
+
+-- name: lock_prunable
+-- Of the jobs with children, those that may be pruned; locked until commit, so that no child is added meanwhile.
+SELECT seq FROM drumbeat.jobs WHERE @listed(seq, :numbers) ORDER BY seq @for_update;
+
+-- name: list_with_unfinished_children
+SELECT DISTINCT l.parent_seq FROM drumbeat.job_links l JOIN drumbeat.jobs c ON c.seq = l.child_seq
+ WHERE @listed(l.parent_seq, :numbers) AND c.status IN ('waiting', 'pending', 'claimed');
+
+-- name: prune_links
+DELETE FROM drumbeat.job_links WHERE @listed(child_seq, :numbers);
 
 -- name: prune_attempts
 DELETE FROM drumbeat.job_attempts WHERE @listed(seq, :numbers);
@@ -782,3 +799,74 @@ SELECT COUNT(*) AS rows FROM drumbeat.job_counts;
 
 -- name: count_group_claims
 SELECT COUNT(*) AS rows FROM drumbeat.group_claims;
+
+-- name: count_job_links
+SELECT COUNT(*) AS rows FROM drumbeat.job_links;
+
+-- name: find_numbers
+SELECT seq, given_id FROM drumbeat.jobs WHERE @among(given_id, :names);
+
+-- name: lock_parents
+-- Locked until commit, in one order: a parent ends either before its child is linked, and the push sees it, or after that, and
+-- then finds the link.
+SELECT seq, given_id, status FROM drumbeat.jobs WHERE @listed(seq, :numbers) ORDER BY seq @for_update;
+
+-- name: mark_parents
+UPDATE drumbeat.jobs SET has_children = 1 WHERE @listed(seq, :numbers) AND has_children = 0;
+
+-- name: list_child_links
+SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :parents);
+
+-- name: lock_waiting
+-- Locked in one order, so that two processes that end parents of the same jobs do not deadlock.
+SELECT seq, pool_id, waits_for, after_any, if_failed, has_children FROM drumbeat.jobs
+ WHERE @listed(seq, :numbers) AND status = 'waiting' ORDER BY seq @for_update;
+
+-- name: list_parent_numbers
+SELECT parent_seq FROM drumbeat.job_links WHERE @listed(child_seq, :numbers);
+
+-- name: list_parent_states
+SELECT l.child_seq, p.seq, p.given_id, p.status FROM drumbeat.job_links l JOIN drumbeat.jobs p ON p.seq = l.parent_seq
+ WHERE @listed(l.child_seq, :numbers) ORDER BY p.seq;
+
+-- name: set_waits
+UPDATE drumbeat.jobs SET waits_for = CAST(:waits_for AS INTEGER) WHERE @listed(seq, :numbers) AND status = 'waiting';
+
+-- name: release_jobs
+-- The job waits for workers from now on, or from its start time if that is later.
+UPDATE drumbeat.jobs
+   SET status = 'pending', waits_for = 0, delayed = CASE WHEN not_before > @now THEN 1 ELSE 0 END,
+       not_before = CASE WHEN not_before > @now THEN not_before ELSE @now END
+ WHERE @listed(seq, :numbers) AND status = 'waiting';
+
+-- name: skip_jobs
+UPDATE drumbeat.jobs SET status = 'cancelled', waits_for = 0, last_error = :error, finished_at = @now
+ WHERE @listed(seq, :numbers) AND status = 'waiting';
+
+-- name: wait_again
+UPDATE drumbeat.jobs SET status = 'waiting', waits_for = CAST(:waits_for AS INTEGER)
+ WHERE @listed(seq, :numbers) AND status = 'pending';
+
+-- name: reopen_children
+-- A failed parent had counted as done for these jobs. It was requeued, so they wait for it again.
+UPDATE drumbeat.jobs SET waits_for = waits_for + 1
+ WHERE status = 'waiting' AND if_failed = 'run' AND after_any = 0
+   AND seq IN (SELECT l.child_seq FROM drumbeat.job_links l WHERE l.parent_seq = CAST(:parent_seq AS BIGINT));
+
+-- name: list_parents
+SELECT * FROM drumbeat.jobs
+ WHERE seq IN (SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS BIGINT)) ORDER BY seq;
+
+-- name: list_children
+SELECT * FROM drumbeat.jobs
+ WHERE seq IN (SELECT l.child_seq FROM drumbeat.job_links l WHERE l.parent_seq = CAST(:seq AS BIGINT))
+ ORDER BY seq LIMIT CAST(:limit AS INTEGER);
+
+-- name: list_workflow
+SELECT * FROM drumbeat.jobs
+ WHERE workflow_id = :workflow_id AND workflow_id IS NOT NULL AND seq > CAST(:after AS BIGINT) AND @among(status, :statuses)
+ ORDER BY seq LIMIT CAST(:limit AS INTEGER);
+
+-- name: count_workflow
+SELECT status, COUNT(*) AS jobs FROM drumbeat.jobs
+ WHERE workflow_id = :workflow_id AND workflow_id IS NOT NULL GROUP BY status;

@@ -127,19 +127,22 @@ SELECT j.*, due, now
   FROM moment, ROWS FROM (json_to_recordset(CAST(:jobs AS json)) AS (
            given_id text, type text, payload text, priority integer, max_attempts integer, max_crashes integer, backoff text,
            timeout_us bigint, unique_key text, group_key text, group_limit integer, rate_count integer, rate_us bigint,
-           capability text, run_at bigint, delay bigint)) WITH ORDINALITY AS j
+           capability text, run_at bigint, delay bigint, status text, workflow_id text, waits_for integer, after_any integer,
+           if_failed text)) WITH ORDINALITY AS j
        (given_id, type, payload, priority, max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit,
-        rate_count, rate_us, capability, run_at, delay, place),
+        rate_count, rate_us, capability, run_at, delay, status, workflow_id, waits_for, after_any, if_failed, place),
        LATERAL (SELECT GREATEST(j.run_at, moment.now + j.delay) AS due) d
  ORDER BY j.place
 ), numbered AS MATERIALIZED (
 SELECT nextval((SELECT CAST(pg_get_serial_sequence('drumbeat.jobs', 'seq') AS regclass))) AS seq, listed.* FROM listed
 )
 INSERT INTO drumbeat.jobs (seq, pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
-                           unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at)
+                           unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at, status,
+                           workflow_id, waits_for, after_any, if_failed)
 SELECT j.seq, :pool_id, j.given_id, j.type, CAST(j.payload AS json), CASE WHEN due > now THEN 1 ELSE 0 END, j.priority,
        j.max_attempts, j.max_crashes, CAST(j.backoff AS json), j.timeout_us, j.unique_key, j.group_key, j.group_limit, j.rate_count,
-       j.rate_us, j.capability, CASE WHEN due > now THEN due END, now
+       j.rate_us, j.capability, CASE WHEN due > now THEN due END, now, j.status, j.workflow_id, j.waits_for, j.after_any,
+       j.if_failed
   FROM numbered j
  ORDER BY j.unique_key, CASE WHEN j.unique_key IS NULL THEN j.given_id END, j.place
 ON CONFLICT DO NOTHING
@@ -189,7 +192,8 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
   FROM gate LEFT JOIN claimed ON TRUE;
 
 -- name: settle_and_claim
--- Ends finished jobs and does what claim_jobs does, in one statement: one round trip, one commit.
+-- Ends finished jobs and does what claim_jobs does, in one statement: one round trip, one commit. A job that others wait for is
+-- not ended here: its children must be found after its row is locked, by another statement.
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -201,7 +205,7 @@ WITH gate AS MATERIALIZED (
       FROM gate, unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
      WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
        AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
-                     AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
+                     AND j.lease_instance = :instance AND j.has_children = 0 THEN TRUE ELSE FALSE END
     RETURNING j.seq, j.pool_id
 ), counted AS (
     INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
@@ -243,7 +247,7 @@ WITH done AS (
       FROM unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
      WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
        AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
-                     AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
+                     AND j.lease_instance = :instance AND j.has_children = 0 THEN TRUE ELSE FALSE END
     RETURNING j.seq, j.pool_id
 ), counted AS (
     INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
@@ -457,6 +461,14 @@ WITH RECURSIVE priorities (priority) AS (
         AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(j.lease_instance, '') = :instance)
       ORDER BY j.seq + 0 LIMIT CAST(:limit AS INTEGER))
     UNION ALL
+    (SELECT j.seq FROM drumbeat.jobs j
+      WHERE j.pool_id = :pool_id AND j.status = 'waiting' AND j.seq > CAST(:after AS BIGINT)
+        AND CAST(:statuses AS jsonb) ? 'waiting' AND (CAST(:type AS TEXT) IS NULL OR j.type = :type) AND (CAST(:group AS TEXT) IS NULL OR j.group_key = :group)
+        AND (CAST(:worker_id AS TEXT) IS NULL OR j.lease_owner = :worker_id)
+        AND (CAST(:holder_pool AS TEXT) IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+        AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+      ORDER BY j.seq LIMIT CAST(:limit AS INTEGER))
+    UNION ALL
     SELECT j.seq FROM jsonb_array_elements_text(CAST(:statuses AS jsonb)) s (status), LATERAL (
         SELECT j.seq FROM drumbeat.jobs j
          WHERE j.pool_id = :pool_id AND (j.status, j.seq) > (s.status, CAST(:after AS BIGINT)) AND j.status <= s.status
@@ -495,3 +507,7 @@ DELETE FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = ANY(ARRAY(
        AND ((SELECT billed FROM home) IS NULL OR w.reaped_at < (SELECT billed FROM home))
      ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER)))
 RETURNING 1;
+
+-- name: add_links
+INSERT INTO drumbeat.job_links (child_seq, parent_seq)
+SELECT CAST(e ->> 0 AS bigint), CAST(e ->> 1 AS bigint) FROM json_array_elements(CAST(:links AS json)) AS listed (e);

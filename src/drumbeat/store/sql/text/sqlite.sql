@@ -85,9 +85,10 @@ SELECT MAX(COALESCE((SELECT MAX(seq) FROM jobs), 0) + 1, @now) AS seq, @now AS n
 
 -- name: push_job
 -- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique.
-INSERT INTO jobs (seq, pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
-                  unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at)
-SELECT :seq, :pool_id, :given_id, :type, :payload, CASE WHEN MAX(COALESCE(:run_at, 0), :now + :delay) > :now THEN 1 ELSE 0 END,
+INSERT INTO jobs (seq, pool_id, given_id, status, workflow_id, waits_for, after_any, if_failed, type, payload, delayed, priority,
+                  max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit, rate_count, rate_us,
+                  capability, not_before, created_at)
+SELECT :seq, :pool_id, :given_id, :status, :workflow_id, :waits_for, :after_any, :if_failed, :type, :payload, CASE WHEN MAX(COALESCE(:run_at, 0), :now + :delay) > :now THEN 1 ELSE 0 END,
        :priority, :max_attempts, :max_crashes, :backoff, :timeout_us, :unique_key, :group_key, :group_limit, :rate_count, :rate_us,
        :capability, CASE WHEN MAX(COALESCE(:run_at, 0), :now + :delay) > :now THEN MAX(COALESCE(:run_at, 0), :now + :delay) END, :now
  WHERE TRUE ON CONFLICT DO NOTHING
@@ -177,7 +178,7 @@ UPDATE jobs SET status = 'done', result = v.result, lease_until = NULL, finished
           FROM json_each(:verdicts)) v
  WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
    AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch
-RETURNING jobs.seq, jobs.pool_id;
+RETURNING jobs.seq, jobs.pool_id, jobs.has_children;
 
 -- name: lock_held
 SELECT j.* FROM json_each(:tokens) v JOIN jobs j ON j.seq = json_extract(v.value, '$.seq')
@@ -293,6 +294,14 @@ WITH RECURSIVE priorities (priority) AS (
        AND (:holder_pool IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
        AND (:instance IS NULL OR COALESCE(j.lease_instance, '') = :instance)
      ORDER BY +j.seq LIMIT :limit
+), waiting (seq) AS (
+    SELECT j.seq FROM jobs j INDEXED BY jobs_waiting
+     WHERE j.pool_id = :pool_id AND j.status = 'waiting' AND j.seq > :after
+       AND 'waiting' IN (SELECT value FROM json_each(:statuses)) AND (:type IS NULL OR j.type = :type) AND (:group IS NULL OR j.group_key = :group)
+       AND (:worker_id IS NULL OR j.lease_owner = :worker_id)
+       AND (:holder_pool IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+       AND (:instance IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+     ORDER BY j.seq LIMIT :limit
 ), ended (seq) AS (
     SELECT listed.value FROM json_each(:statuses) s, json_each((
         SELECT json_group_array(first.seq) FROM (
@@ -306,12 +315,14 @@ WITH RECURSIVE priorities (priority) AS (
 )
 SELECT j.* FROM jobs j
  WHERE j.seq IN (SELECT seq FROM (SELECT seq FROM ready UNION ALL SELECT seq FROM delayed UNION ALL SELECT seq FROM claimed
-                                  UNION ALL SELECT seq FROM ended) ORDER BY seq LIMIT :limit)
+                                  UNION ALL SELECT seq FROM waiting UNION ALL SELECT seq FROM ended) ORDER BY seq LIMIT :limit)
  ORDER BY j.seq;
 
 -- name: list_prunable
 -- As the portable query, but (status, seq) > (…) cannot seek in SQLite: every page would read all rows before it.
-SELECT j.seq, CASE WHEN j.finished_at < @now - :age THEN 1 ELSE 0 END AS is_old,
+SELECT j.seq, j.has_children, CASE WHEN j.finished_at < @now - :age AND (j.has_children = 0 OR NOT EXISTS (
+                   SELECT 1 FROM job_links l JOIN jobs c ON c.seq = l.child_seq
+                    WHERE l.parent_seq = j.seq AND c.status IN ('waiting', 'pending', 'claimed'))) THEN 1 ELSE 0 END AS is_old,
        CASE WHEN j.created_at >= @now - :age THEN 1 ELSE 0 END AS is_young
   FROM jobs j INDEXED BY jobs_ended
  WHERE j.pool_id = :pool_id AND j.status = :status AND j.status IN ('done', 'poisoned', 'cancelled') AND j.seq > :after
@@ -343,3 +354,7 @@ DELETE FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id IN (
        AND ((SELECT billed FROM home) IS NULL OR w.reaped_at < (SELECT billed FROM home))
      ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER))
 RETURNING 1;
+
+-- name: add_links
+INSERT INTO job_links (child_seq, parent_seq)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:links);

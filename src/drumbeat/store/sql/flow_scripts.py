@@ -1,0 +1,180 @@
+"""Scripts of named queries for jobs that wait for other jobs: linking new jobs, and passing on the end of a job.
+
+A job is linked to its parents while their rows are locked, and a job that ends is locked before its links are read. So a link
+is seen either by the push (the parent has ended) or by the end of the parent (it finds the child).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from drumbeat.core.job import ENDED, IfFailed, JobId, JobStatus, NewJob
+from drumbeat.core.pool import PoolId
+from drumbeat.store.flow_rules import (
+    FAILED,
+    READY,
+    SKIPPED,
+    FlowState,
+    ParentCounts,
+    no_parent,
+    skip_reason,
+    state_after,
+    state_when_done,
+    state_when_requeued,
+)
+from drumbeat.store.job_ids import number_of
+from drumbeat.store.sql.database import Row, Script
+from drumbeat.store.sql.job_rows import inserted_waits, row_id
+from drumbeat.store.sql.rows import dump
+
+_Parents = Mapping[int, Sequence[tuple[JobId, JobStatus]]]  #: by the number of a job: the ids and states of its parents
+
+
+def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new: Iterable[int]) -> Script[None]:
+    """Link jobs that were just inserted as waiting to their parents, and set the state that follows from the parents' states.
+
+    ``ids`` are the ids of ``jobs``, ``new`` the positions of those that did not exist before, each after its parents. Raises
+    NotFound if a parent does not exist.
+    """
+    chosen = {job.job_id: ids[place] for place, job in reversed([*enumerate(jobs)]) if job.job_id is not None}
+    parents = {
+        place: [*dict.fromkeys(chosen.get(parent, parent) for parent in jobs[place].after)]
+        for place in new
+        if jobs[place].after
+    }
+    if not parents:
+        return
+    named = dict.fromkeys(parent for each in parents.values() for parent in each)
+    numbers = yield from _numbers([*named, *(ids[place] for place in parents)])
+    rows = yield "lock_parents", {"numbers": dump(sorted(numbers[name] for name in named if name in numbers))}
+    states = {row_id(row): JobStatus(row["status"]) for row in rows}
+    for name in named:
+        if name not in states:
+            raise no_parent(name)
+    yield "mark_parents", {"numbers": dump([row["seq"] for row in rows])}
+    links = [(numbers[ids[place]], numbers[parent]) for place, each in parents.items() for parent in each]
+    yield "add_links", {"links": dump(links)}
+    changes: dict[int, FlowState] = {}
+    reasons: dict[int, str] = {}
+    for place, each in parents.items():
+        job, number = jobs[place], numbers[ids[place]]
+        found = state_after(
+            ParentCounts.of([states[parent] for parent in each]), after_any=job.after_any, if_failed=job.if_failed
+        )
+        states[ids[place]] = found.status
+        if found != FlowState(JobStatus.WAITING, inserted_waits(job)):
+            changes[number] = found
+        if found is SKIPPED:
+            reasons[number] = _reason((parent, states[parent]) for parent in each)
+    yield from _write(changes, reasons, dict.fromkeys(changes, pool_id))
+
+
+def pass_on_ends(ends: Mapping[int, JobStatus]) -> Script[set[PoolId]]:
+    """Update the jobs that wait for jobs that have ended; if some are skipped, also the jobs that wait for those.
+
+    ``ends``: the final state of each ended job, by its number. Their rows must be locked. Returns the pools in which jobs
+    became ready.
+    """
+    pools: set[PoolId] = set()
+    while ends:
+        counts = yield from _ended_parents(ends)
+        rows = (yield "lock_waiting", {"numbers": dump(sorted(counts))}) if counts else ()
+        doubtful = [row for row in rows if row["if_failed"] == IfFailed.SKIP and counts[row["seq"]].failed]
+        parents = yield from _parents_of(row["seq"] for row in doubtful)
+        changes: dict[int, FlowState] = {}
+        for row in rows:
+            found = _after_ends(row, counts[row["seq"]], parents)
+            if found != FlowState(JobStatus.WAITING, row["waits_for"]):
+                changes[row["seq"]] = found
+        reasons = {number: _reason(parents[number]) for number, found in changes.items() if found is SKIPPED}
+        homes = {row["seq"]: PoolId(row["pool_id"]) for row in rows}
+        yield from _write(changes, reasons, homes)
+        pools.update(homes[number] for number, found in changes.items() if found is READY)
+        ends = {row["seq"]: JobStatus.CANCELLED for row in rows if row["seq"] in reasons and row["has_children"]}
+    return pools
+
+
+def state_of_requeued(row: Row) -> Script[FlowState]:
+    """Return the state in which a job is requeued: it waits for parents that are not done. Locks the parents' rows, so that
+    none of them can end before the job waits again."""
+    if row["if_failed"] is None:
+        return READY
+    linked = yield "list_parent_numbers", {"numbers": dump([row["seq"]])}
+    rows = yield "lock_parents", {"numbers": dump(sorted(each["parent_seq"] for each in linked))}
+    counts = ParentCounts.of([JobStatus(each["status"]) for each in rows])
+    return state_when_requeued(counts, after_any=bool(row["after_any"]), if_failed=IfFailed(row["if_failed"]))
+
+
+def wait_again(number: int, state: FlowState, *, has_children: bool) -> Script[None]:
+    """After a job was requeued: set its state, and let jobs for which it had counted as done wait for it again."""
+    if state is not READY:
+        yield "wait_again", {"numbers": dump([number]), "waits_for": state.waits_for}
+    if has_children:
+        yield "reopen_children", {"parent_seq": number}
+
+
+def ended_parents(jobs: Iterable[tuple[int, JobStatus, bool]]) -> dict[int, JobStatus]:
+    """Return the states, by number, of those jobs that have ended and have children; each is number, status, has_children."""
+    return {number: status for number, status, has_children in jobs if has_children and status in ENDED}
+
+
+def _after_ends(row: Row, ended: ParentCounts, parents: _Parents) -> FlowState:
+    policy = IfFailed(row["if_failed"])
+    if row["seq"] in parents:
+        statuses = [status for _, status in parents[row["seq"]]]
+        return state_after(ParentCounts.of(statuses), after_any=bool(row["after_any"]), if_failed=policy)
+    return state_when_done(row["waits_for"], ended.done + (ended.failed if policy is IfFailed.RUN else 0))
+
+
+def _ended_parents(ends: Mapping[int, JobStatus]) -> Script[dict[int, ParentCounts]]:
+    """Return, by the number of each child, how many of its parents are among the ended jobs."""
+    ended: defaultdict[int, list[JobStatus]] = defaultdict(list)
+    for link in (yield "list_child_links", {"parents": dump(sorted(ends))}):
+        ended[link["child_seq"]].append(ends[link["parent_seq"]])
+    return {child: ParentCounts.of(statuses) for child, statuses in ended.items()}
+
+
+def _parents_of(children: Iterable[int]) -> Script[_Parents]:
+    numbers = [*children]
+    found: defaultdict[int, list[tuple[JobId, JobStatus]]] = defaultdict(list)
+    for row in (yield "list_parent_states", {"numbers": dump(numbers)}) if numbers else ():
+        found[row["child_seq"]].append((row_id(row), JobStatus(row["status"])))
+    return found
+
+
+def _write(changes: Mapping[int, FlowState], reasons: Mapping[int, str], pools: Mapping[int, PoolId]) -> Script[None]:
+    """Write the new states of waiting jobs, and count the skipped ones as ended."""
+    waits: defaultdict[int, list[int]] = defaultdict(list)
+    skipped: defaultdict[str, list[int]] = defaultdict(list)
+    for number, found in sorted(changes.items()):
+        if found is SKIPPED:
+            skipped[reasons[number]].append(number)
+        else:
+            waits[found.waits_for].append(number)
+    for left, numbers in waits.items():
+        if left:
+            yield "set_waits", {"numbers": dump(numbers), "waits_for": left}
+        else:
+            yield "release_jobs", {"numbers": dump(numbers)}
+    for reason, numbers in skipped.items():
+        yield "skip_jobs", {"numbers": dump(numbers), "error": reason}
+    counted: defaultdict[PoolId, int] = defaultdict(int)
+    for number in reasons:
+        counted[pools[number]] += 1
+    for pool_id, jobs in sorted(counted.items()):
+        yield "note_ended", {"pool_id": pool_id, "status": str(JobStatus.CANCELLED), "jobs": jobs}
+
+
+def _reason(parents: Iterable[tuple[JobId, JobStatus]]) -> str:
+    return skip_reason(*next((name, status) for name, status in parents if status in FAILED))
+
+
+def _numbers(names: Iterable[JobId]) -> Script[dict[JobId, int]]:
+    """Return the row number of each job id; an id that a caller chose and no job has is left out."""
+    numbers = {name: number_of(name) for name in names}
+    chosen = [name for name, number in numbers.items() if number is None]
+    rows = (yield "find_numbers", {"names": dump(chosen)}) if chosen else ()
+    return dict(_known(numbers)) | {JobId(row["given_id"]): row["seq"] for row in rows}
+
+
+def _known(numbers: Mapping[JobId, int | None]) -> Iterator[tuple[JobId, int]]:
+    return ((name, number) for name, number in numbers.items() if number is not None)
