@@ -53,6 +53,7 @@ from drumbeat.store.contract.pools import PoolsContract
 from drumbeat.store.contract.samples import SamplesContract
 from drumbeat.store.contract.upkeep import UpkeepContract, fill, left
 from drumbeat.store.contract.workers import WorkersContract
+from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.redis.database import RedisDatabase, _driver
@@ -211,6 +212,10 @@ class TestRedisStore(
 
 class TestRedisQueue(QueueContract, JobsContract):
     """Every promise about jobs."""
+
+
+class TestRedisWorkflows(WorkflowContract):
+    """Every promise about jobs that wait for other jobs."""
 
 
 async def test_lanes_of_equal_priority_are_claimed_in_the_order_of_pushing(store: Store) -> None:
@@ -582,7 +587,7 @@ async def test_a_store_of_the_first_layout_finds_its_ended_workers_and_unfinishe
             pass
     async with open_store(url, check_version=False) as store:
         assert isinstance(store, RedisStore)
-        assert [*await store.upkeep.migrate()] == [2]
+        assert [*await store.upkeep.migrate()] == [2, 3]
         members = await store.database.command(b"ZRANGE", database.key(home + "unfinished"), 0, -1)
         assert len(members) == 2
         assert [row.worker_id for row in await store.workers.list_ended(pool.pool_id, 9)] == [silent, gone]

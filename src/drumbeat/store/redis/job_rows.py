@@ -10,7 +10,19 @@ from typing import Any, TypeGuard
 import msgspec
 
 from drumbeat.core.errors import InvalidInput, StoreCorrupt
-from drumbeat.core.job import AlikeJobs, Attempt, AttemptOutcome, Backoff, Job, JobId, JobOutcome, JobStatus, NewJob, RateLimit
+from drumbeat.core.job import (
+    AlikeJobs,
+    Attempt,
+    AttemptOutcome,
+    Backoff,
+    IfFailed,
+    Job,
+    JobId,
+    JobOutcome,
+    JobStatus,
+    NewJob,
+    RateLimit,
+)
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import ClaimRequest
@@ -25,7 +37,7 @@ _NUMBER = re.compile(rb'\{"n":(\d+)')
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _DEFAULT_BACKOFF = Backoff()
 _MOST_PLAIN = 10_000  #: most jobs of a push by the faster script (see ``are_plain``): each job is one argument of the script
-_extra_options = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes")
+_extra_options = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes", "after", "workflow_id")
 _NO_EXTRA_OPTIONS = _extra_options(NewJob(payload=None))
 
 
@@ -72,6 +84,11 @@ class _Row(msgspec.Struct, frozen=True):
     note: str | None = None
     result: Any = None
     last_error: str | None = None
+    waits: int = 0
+    any: int = 0
+    iff: IfFailed | None = None
+    kids: int = 0
+    wf: str | None = None
 
 
 class _Try(msgspec.Struct, frozen=True):
@@ -121,6 +138,10 @@ def _push_row(job: NewJob) -> tuple[Any, ...]:
         job.max_crashes,
         job.unique_key,
         job.job_id,
+        job.after or None,
+        job.after_any,
+        str(job.if_failed),
+        job.workflow_id,
     )
 
 
@@ -148,7 +169,7 @@ def _common(job: NewJob) -> tuple[Any, ...]:
 
 def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
     """Whether a faster script can push these jobs: they differ only in payload, set no id, unique key, delay, start time,
-    max_attempts or max_crashes, and are at most ``_MOST_PLAIN``."""
+    max_attempts, max_crashes, parents or workflow, and are at most ``_MOST_PLAIN``."""
     return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
 
 
@@ -276,6 +297,11 @@ def _job(row: _Row) -> Job:
         claimed_at=_moment(row.claimed),
         begun_at=_moment(row.begun),
         finished_at=_moment(row.finished),
+        workflow_id=row.wf,
+        waits_for=row.waits,
+        after_any=row.any != 0,
+        if_failed=row.iff,
+        has_children=row.kids != 0,
     )
 
 

@@ -18,6 +18,7 @@ from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_wo
 from drumbeat.store.redis.rows import moment, to_us
 from drumbeat.store.redis.upkeep import RedisUpkeep
 
+_ALL = 1_000_000_000
 _PAGE = 500  #: jobs per script call, so that other clients are served in between
 
 
@@ -61,10 +62,13 @@ class RedisJobs:
         return (await self.counts(pool_id, most)).ready
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        ready, delayed, claimed, done, poisoned, cancelled, oldest = await self._database.run("job_counts", pool_id, most)
+        ready, delayed, claimed, done, poisoned, cancelled, oldest, waiting = await self._database.run(
+            "job_counts", pool_id, most
+        )
         return JobCounts(
             ready=ready,
             delayed=delayed,
+            waiting=waiting,
             claimed=claimed,
             done=done,
             poisoned=poisoned,
@@ -116,6 +120,35 @@ class RedisJobs:
             raise InvalidInput(f"expected a job's progress (share) to be a number from 0 to 1, got {share}")
         words = (holder_word(holder), token.job_id, token.epoch, float(share), note)
         return bool(await self._database.run("job_progress", *words))
+
+    async def parents(self, job_id: JobId) -> Sequence[Job]:
+        return await self._linked(job_id, "parents", _ALL)
+
+    async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
+        return await self._linked(job_id, "children", limit)
+
+    async def of_workflow(
+        self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
+    ) -> Sequence[Job]:
+        last: bytes | None = b"" if after is None else await self._database.run("job_any_number", after)
+        if last is None:
+            raise _no_job(after or JobId(""))
+        jobs: list[Job] = []
+        while last is not None and len(jobs) < limit:
+            words = (workflow_id, last, _PAGE, limit - len(jobs), ",".join(statuses))
+            text, last = await self._database.run("workflow_page", *words)
+            jobs += jobs_of(text)
+        return jobs
+
+    async def workflow_counts(self, workflow_id: str) -> Mapping[JobStatus, int]:
+        counted = _counts(await self._database.run("workflow_counts", workflow_id))
+        return {JobStatus(status): count for status, count in counted.items()}
+
+    async def _linked(self, job_id: JobId, which: str, limit: int) -> Sequence[Job]:
+        found = await self._database.run("job_linked", job_id, which, limit)
+        if found is None:
+            raise _no_job(job_id)
+        return jobs_of(found)
 
     async def prune(
         self,

@@ -10,6 +10,7 @@ from drumbeat.core.job import Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
+from drumbeat.store.flow_rules import has_links, parents_first
 from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import job_ids_of
 from drumbeat.store.redis.database import RedisDatabase
@@ -43,8 +44,10 @@ class RedisQueue:
         if jobs and are_plain(jobs):
             before = await self._database.run("queue_push_plain", pool_id, *plain_words(jobs))
             return job_ids_of(range(before + 1, before + 1 + len(jobs)))
-        ids = await self._database.run("queue_push", pool_id, push_words(jobs))
-        return [JobId(job_id.decode()) for job_id in ids]
+        order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
+        found = await self._database.run("queue_push", pool_id, push_words([jobs[place] for place in order]))
+        ids = {place: JobId(job_id.decode()) for place, job_id in zip(order, found, strict=True)}
+        return [ids[place] for place in range(len(jobs))]
 
     async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
         return self._claimed(claiming.pool_id, *await self._database.run("queue_claim", *claiming_words(claiming)))

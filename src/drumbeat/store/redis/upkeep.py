@@ -14,7 +14,7 @@ from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
-LATEST = 2  #: the newest version of the keys' layout, which this code uses
+LATEST = 3  #: the newest version of the keys' layout, which this code uses
 _PAGE = 500  #: rows per script call, so that other clients are served in between
 _COUNTED = ("workers", "events", "beats", "samples", "logs", "jobs")
 _PRUNED_AT_ONCE = 100

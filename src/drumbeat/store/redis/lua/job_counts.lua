@@ -7,4 +7,5 @@ local counts = {call('ZCARD', ready) + call('ZCOUNT', delayed, '-inf', int(at)),
 for _, name in ipairs({'leases', 'done', 'poisoned', 'cancelled'}) do counts[#counts + 1] = call('ZCARD', key(pool, name)) end
 for n = 1, 3 do counts[n] = math.min(counts[n], most) end
 counts[7] = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2] or false
+counts[8] = math.min(call('ZCARD', key(pool, 'waiting')), most)
 return counts

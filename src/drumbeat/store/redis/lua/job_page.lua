@@ -17,13 +17,13 @@ local function fits(row)
 end
 
 -- The sets of each status. Few jobs are sorted by number here; many are read from a set that is sorted by number already.
-local PLACES = {pending = {'ready', 'delayed'}, claimed = {'leases'}, done = {'done'}, poisoned = {'poisoned'}, cancelled = {'cancelled'}}
+local PLACES = {waiting = {'waiting'}, pending = {'ready', 'delayed'}, claimed = {'leases'}, done = {'done'}, poisoned = {'poisoned'}, cancelled = {'cancelled'}}
 local FEW = 10000
 
 local function places()
   local names, ended = {}, false
   for status in string.gmatch(ARGV[5], '[^,]+') do
-    ended = ended or not (status == 'pending' or status == 'claimed')
+    ended = ended or not (status == 'waiting' or status == 'pending' or status == 'claimed')
     for _, name in ipairs(PLACES[status]) do names[#names + 1] = name end
   end
   return names, ended or #names == 0

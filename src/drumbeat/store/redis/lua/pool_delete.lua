@@ -1,4 +1,4 @@
--- needs: tell, moves, jobs, lanes
+-- needs: tell, moves, jobs, lanes, verdicts, flows
 -- In one script, so no worker joins between the check for live workers and the deletion. Leases stay: an epoch is never reused.
 local pool = ARGV[1]
 local live = call('ZRANGE', key(pool, 'live'), 0, 4)
@@ -10,9 +10,10 @@ for _, worker in ipairs(call('ZRANGE', key(pool, 'workers'), 0, -1)) do
   call('DEL', worker_key(pool, worker))
 end
 for _, number in ipairs(call('ZRANGE', key(pool, 'jobs'), 0, -1)) do
-  local job = call('HMGET', job_key(number), 'id', 'owner')
+  local job = call('HMGET', job_key(number), 'id', 'owner', 'iff', 'kids', 'wf')
   if job[1] then call('HDEL', prefix .. 'job_names', job[1]) end
   if job[2] then call('SREM', held_key(job[2]), number) end
+  if job[3] or job[4] or job[5] then forget_links(number, job[5]) end
   call('UNLINK', job_key(number), doc_key(number), tries_key(number))
 end
 for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
@@ -21,7 +22,7 @@ end
 for _, group in ipairs(call('ZRANGE', key(pool, 'rates'), 0, -1)) do call('UNLINK', key(pool, 'rate:' .. group)) end
 for _, name in ipairs({
   'pool', 'workers', 'live', 'ended', 'unreaped', 'reaped', 'events', 'beats', 'logs', 'samples', 'sample_bodies',
-  'jobs', 'unfinished', 'ready', 'lanes', 'delayed', 'leases', 'done', 'poisoned', 'cancelled', 'unique', 'running', 'rates', 'news',
+  'jobs', 'unfinished', 'waiting', 'ready', 'lanes', 'delayed', 'leases', 'done', 'poisoned', 'cancelled', 'unique', 'running', 'rates', 'news',
 }) do
   call('UNLINK', key(pool, name))
 end

@@ -1,4 +1,4 @@
--- needs: jobs, lanes, verdicts
+-- needs: jobs, lanes, verdicts, flows
 -- Take back the jobs whose leases have expired by this server's clock. A lease that expires for the first time is extended by
 -- its length instead, because the store may have been unreachable.
 local left, at, expired, begun = tonumber(ARGV[1]), now(), {}, {}
@@ -18,5 +18,6 @@ for _, pool in ipairs(call('ZRANGE', prefix .. 'pools', 0, -1)) do
     end
   end
 end
+pass_on_ends(at)
 flush()
 return as_list(expired)

@@ -1,28 +1,63 @@
--- needs: jobs, lanes
+-- needs: jobs, lanes, verdicts, flows
 -- Check all ids before storing the first job. Ids, unique keys and queue are written in one script, so a key has one job.
--- A row: document, lane, priority, run_at or nil, delay, max_attempts, max_crashes, unique key or nil, id or nil.
+-- A row: document, lane, priority, run_at or nil, delay, max_attempts, max_crashes, unique key or nil, id or nil,
+-- ids of parents or nil, whether one parent is enough, what happens if a parent fails, workflow or nil. Parents come first.
 local pool, rows = ARGV[1], cmsgpack.unpack(ARGV[2])
 expect_pool(pool)
+local chosen = {}  -- by the id that the caller chose for a job of this push: its number, once it is stored
 for _, row in ipairs(rows) do
   local number = row[9] and call('HGET', prefix .. 'job_names', row[9])
   local owner = number and call('HGET', job_key(number), 'pool')
   if owner and owner ~= pool then
     refuse('AlreadyExists', 'job ' .. row[9] .. ' already exists in pool ' .. owner .. '; choose another id')
   end
+  for _, parent in ipairs(row[10] or {}) do
+    local other = number_of(parent)
+    if not chosen[parent] and not (other and call('EXISTS', job_key(other)) == 1) then
+      refuse('NotFound', 'after: there is no job \'' .. parent .. '\' to wait for; name a job that exists or is in the same push')
+    end
+  end
+  if row[9] then chosen[row[9]] = chosen[row[9]] or true end
 end
 
-local at, ids, order = now(), {}, {}
+local at, ids, order, unfinished = now(), {}, {}, {}
 local last = call('INCRBY', prefix .. 'job_count', #rows) - #rows
 
 local function existing(row)
-  if row[9] and call('HEXISTS', prefix .. 'job_names', row[9]) == 1 then return row[9] end
+  if row[9] then
+    local number = call('HGET', prefix .. 'job_names', row[9])
+    if number then return row[9], number end
+  end
   local number = row[8] and call('HGET', key(pool, 'unique'), row[8])
-  if number then return call('HGET', job_key(number), 'id') or string.format('j%012d', number) end
+  if number then return call('HGET', job_key(number), 'id') or string.format('j%012d', number), number end
+end
+
+local function parents_of(row)
+  local parents, seen = {}, {}
+  for _, id in ipairs(row[10] or {}) do
+    local parent = type(chosen[id]) == 'string' and chosen[id] or number_of(id)
+    if not seen[parent] then parents[#parents + 1] = parent end
+    seen[parent] = true
+  end
+  return parents
+end
+
+local function link(parents, number)
+  for _, parent in ipairs(parents) do
+    call('ZADD', parents_key(number), 0, parent)
+    call('ZADD', children_key(parent), 0, number)
+    call('HSET', job_key(parent), 'kids', 1)
+  end
 end
 
 local function keep(row, number)
-  local due = math.max(row[4] or at, at + row[5])
-  local fields = {'pool', pool, 'status', 'pending', 'created', int(at)}
+  local due, parents = math.max(row[4] or at, at + row[5]), parents_of(row)
+  local status, waits, failed = 'pending', 0, nil
+  if #parents > 0 then
+    status, waits, failed = state_after(parents, row[11], row[12])
+    link(parents, number)
+  end
+  local fields = {'pool', pool, 'status', status, 'created', int(at)}
   local function also(name, value)
     fields[#fields + 1], fields[#fields + 2] = name, value
   end
@@ -33,16 +68,34 @@ local function keep(row, number)
   if due > at then also('not_before', int(due)) end
   if row[8] then
     also('uk', row[8])
-    call('HSET', key(pool, 'unique'), row[8], number)
+    if status ~= 'cancelled' then call('HSET', key(pool, 'unique'), row[8], number) end
   end
   if row[9] then
     also('id', row[9])
     call('HSET', prefix .. 'job_names', row[9], number)
   end
+  if #parents > 0 then also('iff', row[12]) end
+  if #parents > 0 and row[11] then also('any', 1) end
+  if waits > 0 then also('waits', int(waits)) end
+  if row[13] then
+    also('wf', row[13])
+    call('ZADD', workflow_key(row[13]), 0, number)
+  end
+  if failed then
+    also('last_error', skip_reason(failed))
+    also('finished', int(at))
+  end
   call('HSET', job_key(number), unpack(fields))
   call('SET', doc_key(number), row[1])
   order[#order + 1], order[#order + 2] = 0, number
-  if due > at then
+  if status == 'cancelled' then
+    call('ZADD', key(pool, 'cancelled'), int(at), number)
+    return
+  end
+  unfinished[#unfinished + 1], unfinished[#unfinished + 2] = 0, number
+  if status == 'waiting' then
+    call('ZADD', key(pool, 'waiting'), 0, number)
+  elseif due > at then
     call('ZADD', key(pool, 'delayed'), int(due), number)
     news(pool)
   else
@@ -51,15 +104,18 @@ local function keep(row, number)
 end
 
 for _, row in ipairs(rows) do
-  local id = (row[8] or row[9]) and existing(row)
+  local id, number
+  if row[8] or row[9] then id, number = existing(row) end
   if not id then
     last = last + 1
-    keep(row, string.format('%015d', last))
+    number = string.format('%015d', last)
+    keep(row, number)
     id = row[9] or string.format('j%012d', last)
   end
+  if row[9] and chosen[row[9]] == true then chosen[row[9]] = number end
   ids[#ids + 1] = id
 end
 add_many(key(pool, 'jobs'), order)
-add_many(key(pool, 'unfinished'), order)
+add_many(key(pool, 'unfinished'), unfinished)
 flush()
 return ids

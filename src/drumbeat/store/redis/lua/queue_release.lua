@@ -1,4 +1,4 @@
--- needs: fence, jobs, lanes, verdicts
+-- needs: fence, jobs, lanes, verdicts, flows
 -- Release every job of a holder, in all pools' queues. A second call finds nothing to release.
 local name, epoch, holder, failure = unpack(ARGV)
 admit(name, epoch)
@@ -10,5 +10,6 @@ for _, number in ipairs(numbers) do
   lose(number, row, failure, others, at)
   released[#released + 1] = as_json(number, row)
 end
+pass_on_ends(at)
 flush()
 return as_list(released)

@@ -1,4 +1,4 @@
--- needs: jobs, lanes, claim, verdicts
+-- needs: jobs, lanes, claim, verdicts, flows
 -- Apply each outcome if the job's current claim is still the same, then claim more jobs.
 -- An outcome: job id, epoch, outcome, result or nil, error or nil, retry delay, fatal.
 local holder, verdicts, pool = ARGV[1], cmsgpack.unpack(ARGV[2]), given(ARGV[3])
@@ -13,6 +13,7 @@ for n, verdict in ipairs(verdicts) do
     stale[#stale + 1] = n - 1
   end
 end
+pass_on_ends(at)
 flush()
 if not pool then return {stale} end
 local claiming = {holder = ARGV[4], lease = tonumber(ARGV[5]), limit = tonumber(ARGV[6])}

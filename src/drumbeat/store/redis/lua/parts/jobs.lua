@@ -4,14 +4,16 @@ local quoted = cjson.encode
 local RAW = {
   doc = ',"doc":', result = ',"result":', progress = ',"progress":', attempts = ',"attempts":', failures = ',"failures":',
   crashes = ',"crashes":', suspicions = ',"suspicions":', begun = ',"begun":', extended = ',"extended":', epoch = ',"epoch":', cancel = ',"cancel":', ['until'] = ',"until":', not_before = ',"not_before":',
+  waits = ',"waits":', any = ',"any":', kids = ',"kids":',
   created = ',"created":', owner = ',"owner":', claimed = ',"claimed":', finished = ',"finished":',
 }
 local QUOTED = {
   id = ',"id":', pool = ',"pool":', status = ',"status":', last_error = ',"last_error":', note = ',"note":',
+  iff = ',"iff":', wf = ',"wf":',
 }
 local STANDING = {
   'status', 'owner', 'epoch', 'pool', 'lane', 'pri', 'uk', 'cancel', 'attempts', 'failures', 'crashes', 'suspicions', 'ma', 'mc', 'claimed', 'begun',
-  'last_error', 'progress', 'note', 'id', 'until', 'company', 'extended',
+  'last_error', 'progress', 'note', 'id', 'until', 'company', 'extended', 'kids',
 }
 
 local function job_key(number)

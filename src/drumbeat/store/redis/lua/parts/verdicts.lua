@@ -7,6 +7,8 @@ local function free_key(number, row)
   if row.uk and call('HGET', key(row.pool, 'unique'), row.uk) == number then call('HDEL', key(row.pool, 'unique'), row.uk) end
 end
 
+local parents_ended = {}  -- the jobs with children that this script has ended; pass_on_ends updates the children
+
 local function end_as(number, row, status, at)
   set(row, 'status', status)
   set(row, 'finished', int(at))
@@ -20,6 +22,7 @@ local function end_as(number, row, status, at)
   leaving.ZREM = leaving.ZREM or {}
   note_in(leaving.ZREM, key(row.pool, 'unfinished'), number)
   note_in(ending, key(row.pool, status), int(at), number)
+  if row.kids then parents_ended[#parents_ended + 1] = {number, status} end
 end
 
 local function give_back(number, row, due, at)

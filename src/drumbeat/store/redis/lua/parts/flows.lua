@@ -1,0 +1,121 @@
+-- Jobs that wait for other jobs. ``parents:`` and ``children:`` are sorted sets of job numbers, for each job that has some.
+local function parents_key(number)
+  return prefix .. 'parents:' .. number
+end
+
+local function children_key(number)
+  return prefix .. 'children:' .. number
+end
+
+local function workflow_key(workflow)
+  return prefix .. 'workflow:' .. workflow
+end
+
+local function is_failed(status)
+  return status == 'poisoned' or status == 'cancelled'
+end
+
+local function is_unfinished(status)
+  return status == 'waiting' or status == 'pending' or status == 'claimed'
+end
+
+-- The state of a job from the states of all its parents: its status, for how many parents it waits, and a failed parent.
+local function state_after(parents, any, policy)
+  local unfinished, satisfied, failed, first_failed = 0, 0, 0, nil
+  for _, parent in ipairs(parents) do
+    local status = call('HGET', job_key(parent), 'status')
+    if status == 'done' or (policy == 'run' and is_failed(status)) then
+      satisfied = satisfied + 1
+    elseif is_failed(status) then
+      failed = failed + 1
+      first_failed = first_failed or {parent, status}
+    elseif status then
+      unfinished = unfinished + 1
+    end
+  end
+  local left = unfinished + failed
+  if left == 0 or (any and satisfied > 0) then return 'pending', 0 end
+  if policy == 'skip' and failed > 0 and not (any and unfinished > 0) then return 'cancelled', 0, first_failed end
+  return 'waiting', any and 1 or left
+end
+
+local function skip_reason(failed)
+  local id = call('HGET', job_key(failed[1]), 'id') or string.format('j%012d', failed[1])
+  return 'skipped, because job ' .. id .. ' was ' .. failed[2] .. ' and this job runs only after it is done'
+end
+
+local function peek_waiting(number)
+  local row = peek(number)
+  if not row or row.status ~= 'waiting' then return nil end
+  local flow = call('HMGET', job_key(number), 'waits', 'any', 'iff', 'not_before')
+  row.waits, row.any, row.iff, row.not_before = flow[1], flow[2], flow[3], flow[4]
+  return row
+end
+
+local function stop_waiting(number, row)
+  call('ZREM', key(row.pool, 'waiting'), number)
+  unset(row, 'waits')
+end
+
+local function change_waiting(number, row, status, waits, failed, at)
+  if status == 'waiting' then
+    if tonumber(row.waits) ~= waits then set(row, 'waits', int(waits)) end
+  else
+    stop_waiting(number, row)
+    if status == 'pending' then
+      give_back(number, row, math.max(tonumber(row.not_before or 0), at), at)
+    else
+      set(row, 'last_error', skip_reason(failed))
+      end_as(number, row, 'cancelled', at)
+    end
+  end
+  save(number, row)
+end
+
+local function after_end(number, row, status)
+  if status == 'done' or row.iff == 'run' then
+    local left = tonumber(row.waits) - 1
+    return left > 0 and 'waiting' or 'pending', math.max(left, 0)
+  end
+  if row.iff ~= 'skip' then return 'waiting', tonumber(row.waits) end
+  return state_after(call('ZRANGE', parents_key(number), 0, -1), row.any, 'skip')
+end
+
+-- Update the jobs that wait for jobs that this script has ended; skipped jobs end too, and are added to the same list.
+local function pass_on_ends(at)
+  local n = 1
+  while parents_ended[n] do
+    local parent, status = unpack(parents_ended[n])
+    for _, number in ipairs(call('ZRANGE', children_key(parent), 0, -1)) do
+      local row = peek_waiting(number)
+      if row then
+        local after, waits, failed = after_end(number, row, status)
+        change_waiting(number, row, after, waits, failed, at)
+      end
+    end
+    n = n + 1
+  end
+  parents_ended = {}
+end
+
+-- A failed parent had counted as done for these jobs. It was requeued, so they wait for it again.
+local function reopen_children(parent)
+  for _, number in ipairs(call('ZRANGE', children_key(parent), 0, -1)) do
+    local row = peek_waiting(number)
+    if row and row.iff == 'run' and not row.any then call('HINCRBY', job_key(number), 'waits', 1) end
+  end
+end
+
+local function has_unfinished_child(number)
+  for _, child in ipairs(call('ZRANGE', children_key(number), 0, -1)) do
+    if is_unfinished(call('HGET', job_key(child), 'status')) then return true end
+  end
+  return false
+end
+
+-- Remove a deleted job from the sets of its workflow and of its parents.
+local function forget_links(number, workflow)
+  if workflow then call('ZREM', workflow_key(workflow), number) end
+  for _, parent in ipairs(call('ZRANGE', parents_key(number), 0, -1)) do call('ZREM', children_key(parent), number) end
+  call('UNLINK', parents_key(number), children_key(number))
+end
