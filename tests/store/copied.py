@@ -75,7 +75,8 @@ async def _furnish_pool(store: Store, home: PoolRow) -> None:
     await pushed(store, home, "limited", "too", priority=9, **limits)
     await claimed(store, home, lease=HOUR)
     await pushed(store, home, "later", delay=DAY)
-    await pushed(store, home, "keyed", job_id=f"chosen-{home.pool_id}", unique_key="k")
+    keyed = await pushed(store, home, "keyed", job_id=f"chosen-{home.pool_id}", unique_key="k")
+    await pushed(store, home, "child", after=tuple(keyed), workflow_id="flow")
 
 
 async def _furnish_rest(store: Store) -> None:

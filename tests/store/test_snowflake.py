@@ -10,6 +10,7 @@ import pytest
 import snowflake_account
 from drumbeat.store import open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.open import PASSWORD_VARIABLE
 from drumbeat.store.sql.snowflake import SnowflakeDatabase
 from drumbeat.store.sql.store import SqlStore
@@ -56,3 +57,7 @@ class TestSnowflakeStore(StoreContract):
 
 class TestSnowflakePool(PoolContract):
     """Every promise about jobs."""
+
+
+class TestSnowflakeWorkflows(WorkflowContract):
+    """Every promise about jobs that wait for other jobs."""

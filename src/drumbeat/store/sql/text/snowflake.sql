@@ -398,19 +398,19 @@ UPDATE jobs SET progress = CAST(:share AS FLOAT), progress_note = :note
    AND lease_instance = :instance AND lease_epoch = CAST(:epoch AS BIGINT);
 
 -- name: cancel_job
-SELECT seq FROM jobs WHERE seq = CAST(:seq AS BIGINT) AND status IN ('pending', 'claimed');
+SELECT seq FROM jobs WHERE seq = CAST(:seq AS BIGINT) AND status IN ('waiting', 'pending', 'claimed');
 @if_any UPDATE jobs
-   SET cancel_requested = CASE status WHEN 'claimed' THEN 1 ELSE cancel_requested END,
-       finished_at = CASE status WHEN 'pending' THEN @now ELSE finished_at END,
-       status = CASE status WHEN 'pending' THEN 'cancelled' ELSE status END
+   SET cancel_requested = CASE status WHEN 'claimed' THEN 1 ELSE cancel_requested END, waits_for = 0,
+       finished_at = CASE status WHEN 'claimed' THEN finished_at ELSE @now END,
+       status = CASE status WHEN 'claimed' THEN status ELSE 'cancelled' END
  WHERE seq IN (:chosen...);
 @if_any SELECT * FROM jobs WHERE seq = CAST(:seq AS BIGINT);
 
 -- name: requeue_job
-SELECT j.seq FROM jobs j
+SELECT j.seq, j.has_children FROM jobs j
  WHERE j.seq = CAST(:seq AS BIGINT) AND j.pool_id = :pool_id AND j.status = :status AND j.status IN ('poisoned', 'cancelled')
    AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.pool_id = j.pool_id AND o.unique_key = j.unique_key
-                      AND o.status IN ('pending', 'claimed'));
+                      AND o.status IN ('waiting', 'pending', 'claimed'));
 @if_any UPDATE jobs
    SET status = 'pending', failures = 0, crashes = 0, suspicions = 0, alone = 0, cancel_requested = 0, finished_at = NULL,
        delayed = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN 1 ELSE 0 END,
@@ -418,15 +418,19 @@ SELECT j.seq FROM jobs j
  WHERE seq IN (:chosen...);
 
 -- name: list_prunable
-SELECT j.seq, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_old,
+SELECT j.seq, j.has_children,
+       CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) AND k.parent_seq IS NULL THEN 1 ELSE 0 END AS is_old,
        CASE WHEN j.created_at >= @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_young
   FROM jobs j
+  LEFT JOIN (SELECT DISTINCT l.parent_seq FROM job_links l JOIN jobs c ON c.seq = l.child_seq
+              WHERE c.status IN ('waiting', 'pending', 'claimed')) k ON k.parent_seq = j.seq
  WHERE j.pool_id = :pool_id AND j.status = :status AND j.status IN ('done', 'poisoned', 'cancelled')
    AND j.seq > CAST(:after AS BIGINT)
  ORDER BY j.seq LIMIT :limit;
 
 -- name: prune_jobs
-SELECT seq FROM jobs WHERE seq IN (:numbers...) AND status = :status AND finished_at < @now - CAST(:age AS BIGINT);
+SELECT seq FROM jobs WHERE seq IN (:numbers...) AND status = :status AND finished_at < @now - CAST(:age AS BIGINT)
+   AND (has_children = 0 OR seq IN (:parents...));
 @if_any DELETE FROM jobs WHERE seq IN (:chosen...);
 
 -- name: push_plain
@@ -441,9 +445,11 @@ SELECT l.n - CAST(:count AS BIGINT) + 1 AS seq, @now AS now FROM locks l, pools 
 
 -- name: push_job
 -- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique.
-INSERT INTO jobs (seq, pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
-                  unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at)
-SELECT CAST(:seq AS BIGINT), :pool_id, :given_id, :type, :payload, CASE WHEN v.due > v.now THEN 1 ELSE 0 END,
+INSERT INTO jobs (seq, pool_id, given_id, status, workflow_id, waits_for, after_any, if_failed, type, payload, delayed, priority,
+                  max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit, rate_count, rate_us,
+                  capability, not_before, created_at)
+SELECT CAST(:seq AS BIGINT), :pool_id, :given_id, :status, :workflow_id, CAST(:waits_for AS INTEGER),
+       CAST(:after_any AS INTEGER), :if_failed, :type, :payload, CASE WHEN v.due > v.now THEN 1 ELSE 0 END,
        CAST(:priority AS INTEGER), CAST(:max_attempts AS INTEGER), CAST(:max_crashes AS INTEGER), :backoff,
        CAST(:timeout_us AS BIGINT), :unique_key, :group_key, CAST(:group_limit AS INTEGER), CAST(:rate_count AS INTEGER),
        CAST(:rate_us AS BIGINT), :capability, CASE WHEN v.due > v.now THEN v.due END, v.now
@@ -452,7 +458,7 @@ SELECT CAST(:seq AS BIGINT), :pool_id, :given_id, :type, :payload, CASE WHEN v.d
                        CAST(:now AS BIGINT) + CAST(:delay AS BIGINT) AS after_delay) g) v
  WHERE NOT EXISTS (SELECT 1 FROM jobs i WHERE i.given_id = :given_id)
    AND NOT EXISTS (SELECT 1 FROM jobs k WHERE k.pool_id = :pool_id AND k.unique_key = :unique_key
-                      AND k.status IN ('pending', 'claimed'));
+                      AND k.status IN ('waiting', 'pending', 'claimed'));
 
 -- name: promote_jobs
 UPDATE jobs SET delayed = 0
@@ -546,7 +552,7 @@ SELECT :pool_id, :group_key, CAST(:seq AS BIGINT), CAST(:n AS BIGINT), CAST(:at 
 
 -- name: settle_done
 -- A job whose present claim is not that of the token is not among those read, and stays as it is.
-SELECT j.seq, j.pool_id FROM jobs j
+SELECT j.seq, j.pool_id, j.has_children FROM jobs j
   JOIN (SELECT e.value[0]::BIGINT AS seq, e.value[1]::BIGINT AS epoch FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:verdicts{}))) e) v
     ON j.seq = v.seq AND j.lease_epoch = v.epoch
  WHERE j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance;
@@ -638,6 +644,10 @@ SELECT * FROM jobs
    AND (CAST(:holder_pool AS VARCHAR) IS NULL OR COALESCE(lease_pool, pool_id) = :holder_pool)
    AND (CAST(:instance AS VARCHAR) IS NULL OR COALESCE(lease_instance, '') = :instance)
  ORDER BY seq LIMIT :limit;
+
+-- name: add_links
+INSERT INTO job_links (child_seq, parent_seq)
+SELECT e.value[0]::BIGINT, e.value[1]::BIGINT FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:links{}))) e;
 
 -- name: list_unreaped_workers
 SELECT worker_id FROM workers WHERE pool_id = :pool_id AND ended_at IS NOT NULL AND reaped_at IS NULL
