@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +12,7 @@ from typing import Any
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobStatus
 from drumbeat.core.worker import WorkerId
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.attempt import AttemptRunner
@@ -73,7 +73,9 @@ class TestPool(Pool):
         only if its handler moves the clock.
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
-        attempts = AttemptRunner(handlers=handlers_of(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
+        attempts = AttemptRunner(
+            handlers=handlers_of(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5, read_parents=self._parents
+        )
         ran: list[Ran] = []
         while (job := await self._next(attempts, capabilities)) is not None:
             if len(ran) >= most:
@@ -82,6 +84,9 @@ class TestPool(Pool):
                 )
             ran.append(await self._run(attempts, job))
         return ran
+
+    async def _parents(self, job_id: JobId) -> Sequence[Job]:
+        return await self.store.jobs.parents(job_id)
 
     async def _run(self, attempts: AttemptRunner, job: Job) -> Ran:
         verdict = await attempts.verdict(InFlightJob(job=job, token=job.token))

@@ -165,6 +165,8 @@ def _print(found: PoolStatus) -> None:
     say(f"pool {found.pool.pool_id}" + (f": paused until {text(until)} UTC" if found.is_paused else ""))
     ready, delayed, claimed = (format_count(each) for each in (counts.ready, counts.delayed, counts.claimed))
     waiting = f"{ready} ready{oldest}, {delayed} delayed, {claimed} claimed"
+    if counts.waiting:
+        waiting += f", {format_count(counts.waiting)} waiting for other jobs"
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
     live = sum(not each.was_refused for each in found.workers)
     say(f"workers: {live} live, " + (_workers(found, found.workers) or "none"))

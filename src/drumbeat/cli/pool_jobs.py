@@ -12,7 +12,7 @@ from drumbeat.cli.render import Columns, progress, say, show, show_json, text
 from drumbeat.client import Job, JobId, JobStatus
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Attempt, JobCounts, format_count
+from drumbeat.core.job import UNFINISHED, Attempt, JobCounts, format_count
 from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.worker import WorkerId
 
@@ -184,7 +184,7 @@ def prune(
     """Delete old finished jobs and their attempts from all pools: by default done and cancelled jobs."""
     age = parse_age(older_than)
     statuses = status or [JobStatus.DONE, JobStatus.CANCELLED]
-    if unfinished := {JobStatus.PENDING, JobStatus.CLAIMED} & set(statuses):
+    if unfinished := UNFINISHED & set(statuses):
         raise InvalidInput(
             f"expected --status done, poisoned or cancelled, got {', '.join(unfinished)}; cancel such jobs first"
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus
+from drumbeat.core.job import ENDED, Attempt, AttemptOutcome, IfFailed, Job, JobId, JobStatus
 from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
@@ -22,6 +22,7 @@ class ReasonCode(StrEnum):
     POISONED = "poisoned"
     RUNNING = "running"  #: claimed, and its worker is alive
     STRANDED = "stranded"  #: claimed by a worker that is gone or silent; its lease will run out
+    WAITING = "waiting"  #: for other jobs
     PAUSED = "paused"
     DELAYED = "delayed"
     GROUP_FULL = "group_full"
@@ -51,6 +52,7 @@ class ExplainInputs:
     types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: all types
     triggered: bool = False  #: whether a checker has ever run for the pool
     trouble: str | None = None  #: why no workers are started at the moment
+    parents: tuple[Job, ...] = ()  #: the jobs that it waits for or waited for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +91,38 @@ def explain(facts: ExplainInputs) -> JobExplanation:
 def _settled(facts: ExplainInputs) -> Reason:
     job = facts.job
     match job.status:
+        case JobStatus.WAITING:
+            return _waiting(facts)
         case JobStatus.CLAIMED:
             return _claimed(facts)
         case JobStatus.POISONED:
             return Reason(why=ReasonCode.POISONED, says=_poisoned(job))
         case JobStatus.CANCELLED:
-            return Reason(why=ReasonCode.CANCELLED, says=f"it was cancelled{_at(job.finished_at)}; requeue it to try again")
+            skipped = f": {job.last_error}" if job.last_error and job.last_error.startswith("skipped") else ""
+            says = f"it was cancelled{_at(job.finished_at)}{skipped}; requeue it to try again"
+            return Reason(why=ReasonCode.CANCELLED, says=says)
         case _:
             return Reason(why=ReasonCode.DONE, says=f"it was done{_at(job.finished_at)}")
+
+
+def _waiting(facts: ExplainInputs) -> Reason:
+    """Say for which jobs it waits, and that a failed one must be requeued before it can go on."""
+    ended = ENDED if facts.job.if_failed is IfFailed.RUN else frozenset({JobStatus.DONE})
+    open_ones = [parent for parent in facts.parents if parent.status not in ended]
+    named = ", ".join(f"{parent.job_id} ({parent.status})" for parent in open_ones[:MOST_NAMED])
+    more = f" and {len(open_ones) - MOST_NAMED} more" if len(open_ones) > MOST_NAMED else ""
+    count = (
+        f"one of {_times(len(facts.parents), 'job')}"
+        if facts.job.after_any
+        else f"{len(open_ones)} of {len(facts.parents)} jobs"
+    )
+    failed = [parent for parent in open_ones if parent.status in (JobStatus.POISONED, JobStatus.CANCELLED)]
+    hint = (
+        f"; requeue {failed[0].job_id} to go on"
+        if failed and (len(failed) == len(open_ones) or not facts.job.after_any)
+        else ""
+    )
+    return Reason(why=ReasonCode.WAITING, says=f"it waits for {count}: {named}{more}{hint}")
 
 
 def _poisoned(job: Job) -> str:

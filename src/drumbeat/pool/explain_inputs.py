@@ -26,6 +26,7 @@ async def read_explain_inputs(store: Store, pool: PoolRow, job: Job) -> ExplainI
         ahead_is_more=ahead >= COUNTED,
         types=plan_of(pool).types,
         triggered=await _is_triggered(store, pool.pool_id),
+        parents=tuple(await store.jobs.parents(job.job_id)) if job.status is JobStatus.WAITING else (),
         trouble=breaker_message(await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)),
     )
 

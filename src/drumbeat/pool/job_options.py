@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import AlikeJobs, Backoff, Job, NewJob, RateLimit
+from drumbeat.core.job import AlikeJobs, Backoff, IfFailed, Job, JobId, NewJob, RateLimit
 from drumbeat.core.plain import short_repr
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.store.job_ids import number_of
@@ -141,6 +141,18 @@ def _backoff(value: Any) -> Backoff:
     return backoff
 
 
+def _parents(value: Any) -> tuple[JobId, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(value)
+    return tuple(JobId(_text(each)) for each in value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(value)
+    return value
+
+
 def _rate(value: Any) -> RateLimit:
     if isinstance(value, RateLimit):
         value = dataclasses.asdict(value)
@@ -162,6 +174,10 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "group_limit": _maybe(_count),
     "group_rate": _maybe(_rate),
     "capability": _maybe(_text),
+    "after": _parents,
+    "after_any": _flag,
+    "if_failed": lambda value: IfFailed(_text(value)),
+    "workflow_id": _maybe(_text),
 }
 _EXPECTED = {
     "priority": "a whole number",
@@ -173,5 +189,8 @@ _EXPECTED = {
     "timeout": "a timedelta or seconds, above 0 and at most a hundred years",
     "group_limit": "a whole number, 1 or more",
     "group_rate": "a RateLimit, or an object of count and per (seconds)",
+    "after": "a list of job ids",
+    "after_any": "true or false",
+    "if_failed": f"one of {', '.join(IfFailed)}",
 }
 _STORE_FIELDS = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}

@@ -374,7 +374,7 @@ class Pool:
         If interrupted, call it again.
         """
         row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
-        if (left := counts.pending + counts.claimed) and not unfinished:
+        if (left := counts.waiting + counts.pending + counts.claimed) and not unfinished:
             raise Refused(f"pool {self.pool_id!r} has {left} unfinished jobs; cancel them, or delete them too (--unfinished)")
         if live := await close_refused(self._store, self.pool_id):
             raise Refused(f"pool {self.pool_id!r} has {len(live)} live workers, such as {live[0].worker_id}; drain them first")

@@ -47,7 +47,14 @@ def job_workload(
 
     def attempts() -> AttemptRunner:
         found = load_all(plan.handlers) if handlers is None else handlers
-        return AttemptRunner(handlers=found, executor=executor(plan.executor), clock=clock, chance=chance, timeout=plan.timeout)
+        return AttemptRunner(
+            handlers=found,
+            executor=executor(plan.executor),
+            clock=clock,
+            chance=chance,
+            timeout=plan.timeout,
+            read_parents=claims.parents,
+        )
 
     return JobWorkload(plan, claims, attempts, clock, _memory(plan.executor))
 

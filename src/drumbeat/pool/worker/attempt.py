@@ -10,6 +10,7 @@ from typing import Any
 from drumbeat.core.clock import Clock
 from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobOutcome, retry_delay
 from drumbeat.pool.payload import as_json
+from drumbeat.pool.worker.context import ReadParents
 from drumbeat.pool.worker.executors import Executor
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handlers, handler_for
@@ -32,6 +33,7 @@ class AttemptRunner:
     clock: Clock
     chance: Callable[[], float]
     timeout: timedelta | None = None  #: time limit for jobs that have no timeout of their own
+    read_parents: ReadParents | None = None  #: reads the jobs that a job waited for
 
     async def verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None" = None) -> JobOutcome:
         """Run a job's handler and return the outcome. Raises only CancelledError, if the task that calls this is cancelled.
@@ -73,6 +75,8 @@ class AttemptRunner:
 
     async def _result(self, held: InFlightJob) -> Any:
         handler = handler_for(self.handlers, held.job.type)
+        if held.job.if_failed is not None and self.read_parents is not None:
+            held.context.read_parents_by(self.read_parents, asyncio.get_running_loop())
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))

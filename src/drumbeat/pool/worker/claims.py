@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from drumbeat.core.job import Job, JobOutcome, JobStatus, Token
+from drumbeat.core.job import Job, JobId, JobOutcome, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
@@ -71,6 +71,10 @@ class Claims:
     async def held(self) -> Sequence[Job]:
         """Read from the store which jobs this worker holds."""
         return await self.jobs.list(self.pool_id, statuses=[JobStatus.CLAIMED], holder=self.holder, limit=_MOST_HELD)
+
+    async def parents(self, job_id: JobId) -> Sequence[Job]:
+        """Read the jobs that a job waited for, with their results."""
+        return await self.jobs.parents(job_id)
 
     async def to_stop(self) -> Sequence[Token]:
         """Read which of this worker's jobs must stop because their cancellation was requested."""

@@ -1,6 +1,7 @@
 """What a handler gets with a job: the job, its deadline, and how to report progress and failures."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job, JobId
 
 Tell = Callable[[float, str | None], None]
+ReadParents = Callable[[JobId], Coroutine[Any, Any, Sequence[Job]]]
 
 
 class JobFailure(Exception):
@@ -34,6 +36,7 @@ class JobContext:
         self.deadline = deadline  #: when the attempt times out; None: never
         self.cancelled = False  #: True: the job must stop; a handler in a thread should check this and return
         self._tell = tell
+        self._read_parents: tuple[ReadParents, asyncio.AbstractEventLoop] | None = None
 
     @property
     def job_id(self) -> JobId:
@@ -51,6 +54,32 @@ class JobContext:
     @property
     def payload(self) -> Any:
         return self.job.payload
+
+    async def parents(self) -> Sequence[Job]:
+        """Return the jobs that this job waited for, in the order of pushing, with their results. Raises InvalidInput in a
+        handler that runs in a child process."""
+        if self.job.if_failed is None:
+            return ()
+        read, loop = self._parent_reader()
+        if asyncio.get_running_loop() is loop:
+            return await read(self.job_id)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(read(self.job_id), loop))
+
+    def parents_blocking(self) -> Sequence[Job]:
+        """Like ``parents``, for a handler that is a plain function: it runs in a thread, which waits for the answer."""
+        if self.job.if_failed is None:
+            return ()
+        read, loop = self._parent_reader()
+        return asyncio.run_coroutine_threadsafe(read(self.job_id), loop).result()
+
+    def read_parents_by(self, read: ReadParents, loop: asyncio.AbstractEventLoop) -> None:
+        """Set the coroutine function that reads a job's parents, and the event loop on which it must run."""
+        self._read_parents = (read, loop)
+
+    def _parent_reader(self) -> tuple[ReadParents, asyncio.AbstractEventLoop]:
+        if self._read_parents is None:
+            raise InvalidInput("a handler in a child process cannot read parents; use the executor async or threads")
+        return self._read_parents
 
     def progress(self, share: float, note: object = None) -> None:
         """Report progress from 0 to 1, with a note. The latest is stored, at most twice a second. Raises InvalidInput."""

@@ -79,6 +79,7 @@ def _job(context: JobContext) -> dict[str, Any]:
         "failures": job.failures,
         "max_attempts": job.max_attempts,
         "lease_epoch": job.lease_epoch,
+        "if_failed": job.if_failed,
     }
 
 

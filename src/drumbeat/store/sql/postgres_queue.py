@@ -116,8 +116,8 @@ class PostgresQueue(SqlQueue):
             accepted = set(settled.held)
         else:
             accepted, rows = set(), await self._database.write(query, values)
-        claims = claiming is not None and query == "settle_and_claim"
-        if claims and not rows:
+        claims = query == "settle_and_claim"
+        if claiming is not None and claims and not rows:
             raise no_pool(claiming.pool_id)
         accepted |= _tokens_of(done, numbers, set(rows[0]["settled"]) if claims else {row["seq"] for row in rows})
         late = [verdict for verdict in done if verdict.token not in accepted and verdict.token.job_id in numbers]

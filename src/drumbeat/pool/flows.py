@@ -1,0 +1,132 @@
+"""Workflows: builds jobs that wait for each other, and works on all jobs of a workflow or below a job."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
+from uuid import uuid4
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import ENDED, UNFINISHED, Job, JobId, JobStatus, NewJob
+from drumbeat.core.pool import PoolId
+from drumbeat.store.interface import Store
+
+Stage = NewJob | Sequence[NewJob]  #: one job, or several that run at the same time
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowProgress:
+    """How many jobs of a workflow are in each state."""
+
+    workflow_id: str
+    counts: Mapping[JobStatus, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def ended(self) -> int:
+        return sum(self.counts.get(status, 0) for status in ENDED)
+
+    @property
+    def share(self) -> float:
+        """The share of its jobs that have ended, from 0 to 1; 1 for a workflow without jobs."""
+        return self.ended / self.total if self.total else 1.0
+
+
+def chain(*stages: Stage, workflow_id: str | None = None) -> list[NewJob]:
+    """Return jobs that run one after the other, to be pushed together. A stage is a job or a list of jobs: the jobs of one
+    stage run at the same time, and the next stage waits for all of them. Raises InvalidInput for an empty stage.
+
+    Jobs without an id get one, so that they can name each other; a job that has an id or a workflow keeps it.
+    """
+    flow = workflow_id if workflow_id is not None else f"workflow-{uuid4().hex}"
+    jobs: list[NewJob] = []
+    before: tuple[JobId, ...] = ()
+    for place, stage in enumerate(stages, 1):
+        members = [stage] if isinstance(stage, NewJob) else [*stage]
+        if not members:
+            raise InvalidInput(f"expected at least one job in each stage, got none in stage {place}; leave the stage out")
+        linked = [_linked(job, before, flow) for job in members]
+        before = tuple(job.job_id for job in linked if job.job_id is not None)
+        jobs += linked
+    return jobs
+
+
+def group(*jobs: NewJob, callback: NewJob | None = None, workflow_id: str | None = None) -> list[NewJob]:
+    """Return jobs that run at the same time, and a ``callback`` that runs once after all of them, to be pushed together."""
+    return chain(jobs, *([callback] if callback is not None else []), workflow_id=workflow_id)
+
+
+def _linked(job: NewJob, before: tuple[JobId, ...], workflow_id: str) -> NewJob:
+    return replace(
+        job,
+        job_id=job.job_id or JobId(f"job-{uuid4().hex}"),
+        after=(*job.after, *before),
+        workflow_id=job.workflow_id if job.workflow_id is not None else workflow_id,
+    )
+
+
+async def workflow_progress(store: Store, workflow_id: str) -> WorkflowProgress:
+    return WorkflowProgress(workflow_id=workflow_id, counts=await store.jobs.workflow_counts(workflow_id))
+
+
+async def cancel_workflow(store: Store, workflow_id: str) -> list[Job]:
+    """Cancel all unfinished jobs of a workflow, also those pushed meanwhile. Returns the jobs; a running job is only asked
+    to stop. The last jobs are cancelled first, so that no job starts because another one ended."""
+    cancelled: dict[JobId, Job] = {}
+    while True:
+        found = [job for job in await _all_of(store, workflow_id) if job.job_id not in cancelled]
+        if not found:
+            return [*cancelled.values()]
+        for job in reversed(found):
+            cancelled[job.job_id] = job
+            cancelled.update({each.job_id: each for each in await store.jobs.cancel([job.job_id])})
+
+
+async def descendants(store: Store, job_id: JobId) -> list[Job]:
+    """Return a job, and all jobs that wait for it directly or through other jobs; parents before children. Raises NotFound."""
+    found = {job_id: await store.jobs.get(job_id)}
+    parents: dict[JobId, set[JobId]] = {job_id: set()}
+    for parent in (queue := [job_id]):
+        for child in await _all_children(store, parent):
+            if child.job_id not in found:
+                queue.append(child.job_id)
+            found[child.job_id] = child
+            parents.setdefault(child.job_id, set()).add(parent)
+    return [found[each] for each in TopologicalSorter(parents).static_order()]
+
+
+async def cancel_subtree(store: Store, job_id: JobId) -> list[Job]:
+    """Cancel a job and all jobs that wait for it directly or through other jobs. Returns the jobs that were cancelled or, if
+    they run, asked to stop."""
+    below = await descendants(store, job_id)
+    cancelled: list[Job] = []
+    for job in reversed(below):
+        if job.status in UNFINISHED:
+            cancelled += await store.jobs.cancel([job.job_id])
+    return cancelled
+
+
+async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
+    """Requeue a job and all jobs below it that are poisoned or cancelled; each waits for its parents again."""
+    requeued: list[JobId] = []
+    for job in await descendants(store, job_id):
+        if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
+            requeued += await store.jobs.requeue(PoolId(job.pool_id), [job.job_id])
+    return requeued
+
+
+async def _all_of(store: Store, workflow_id: str) -> list[Job]:
+    jobs: list[Job] = []
+    unfinished = sorted(UNFINISHED)
+    while page := await store.jobs.of_workflow(
+        workflow_id, statuses=unfinished, after=jobs[-1].job_id if jobs else None, limit=_PAGE
+    ):
+        jobs += page
+    return jobs
+
+
+async def _all_children(store: Store, job_id: JobId) -> Sequence[Job]:
+    return await store.jobs.children(job_id, limit=1_000_000)
