@@ -172,7 +172,10 @@ async def test_a_filter_or_a_status_that_is_none_is_named(url: str) -> None:
             ({"status": "pending"}, "got 'status'; did you mean statuses?"),
             ({"statusses": ["pending"]}, "got 'statusses'; did you mean statuses?"),
             ({"type": "x"}, "did you mean job_type?"),
-            ({"statuses": ["nosuch"]}, "expected a list of pending, claimed, done, poisoned, cancelled, .* got \\['nosuch'\\]"),
+            (
+                {"statuses": ["nosuch"]},
+                "expected a list of waiting, pending, claimed, done, poisoned, cancelled, .* got \\['nosuch'\\]",
+            ),
             ({"statuses": "done"}, "statuses: expected a list of"),
             ({"group": 5}, "group: expected text, got 5"),
         ):

@@ -76,7 +76,7 @@ async def _pool(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]
 
 async def _jobs(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
     counts, name = await plane.store.jobs.counts(pool.pool_id), str(pool.pool_id)
-    states = ("ready", "delayed", "claimed", "done", "poisoned", "cancelled")
+    states = ("ready", "delayed", "waiting", "claimed", "done", "poisoned", "cancelled")
     oldest = 0.0 if counts.oldest_ready is None else max((now - counts.oldest_ready).total_seconds(), 0.0)
     lines: list[Line] = [("drumbeat_jobs", {"pool": name, "state": each}, float(getattr(counts, each))) for each in states]
     return [*lines, ("drumbeat_oldest_ready_seconds", {"pool": name}, oldest)]

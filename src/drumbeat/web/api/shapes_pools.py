@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, JsonValue
 
 from drumbeat.client import Mode
-from drumbeat.core.job import AttemptOutcome, JobStatus
+from drumbeat.core.job import AttemptOutcome, IfFailed, JobStatus
 from drumbeat.core.pool import PoolKind
 from drumbeat.web.api.shapes import LARGEST_INT, Moment, RequestBody, Seconds, Shape
 from drumbeat.web.api.shapes_runs import WorkerShape
@@ -54,6 +54,7 @@ class Counts(Shape):
 
     ready: int
     delayed: int
+    waiting: int
     pending: int
     claimed: int
     done: int
@@ -180,6 +181,11 @@ class JobShape(Shape):
     claimed_at: datetime | None
     begun_at: datetime | None
     finished_at: datetime | None
+    workflow_id: str | None
+    waits_for: int
+    after_any: bool
+    if_failed: IfFailed | None
+    has_children: bool
 
 
 class AttemptShape(Shape):

@@ -54,6 +54,7 @@ _TILES: Mapping[str, Callable[[PoolSummary], object]] = {
     "Ready": lambda summary: format_count(summary.counts.ready),
     "Oldest job age": lambda summary: summary.oldest_age,
     "Delayed": lambda summary: format_count(summary.counts.delayed),
+    "Waiting": lambda summary: format_count(summary.counts.waiting),
     "In progress": lambda summary: format_count(summary.counts.claimed),
     "Done": lambda summary: summary.counts.done,
     "Poisoned": lambda summary: summary.counts.poisoned,

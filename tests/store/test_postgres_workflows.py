@@ -1,0 +1,125 @@
+"""PostgreSQL decides the race of a push against the end of its parent by the parent's row lock, and outlives deadlocks."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from drumbeat.core.job import JobStatus, NewJob
+from drumbeat.core.pool import PoolKind, PoolRow, pool
+from drumbeat.store import Store, open_store
+from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, verdict
+from drumbeat.store.sql.database import Deadlock, Script, transact_again
+from drumbeat.store.sql.postgres import PostgresDatabase
+from drumbeat.store.sql.store import SqlStore
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[Store]:
+    async with open_store(f"{postgres_url}?connections=4", create=True) as store:
+        yield store
+
+
+@pytest.fixture
+async def home(store: Store) -> PoolRow:
+    return await store.pools.create(pool("p", PoolKind.JOBS))
+
+
+async def _until_one_waits(rival: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """Wait until another connection waits for a lock."""
+    while not await rival.fetch("SELECT 1 FROM pg_locks WHERE NOT granted"):
+        await asyncio.sleep(0)
+
+
+async def test_a_parent_that_gets_a_child_while_it_is_settled_passes_its_end_on(
+    store: Store, home: PoolRow, postgres_url: str
+) -> None:
+    """The statement that ends the parent waits for the push's lock. Its snapshot is older than the link."""
+    [parent] = await pushed(store, home, 1)
+    job = await claimed(store, home)
+    rival = await asyncpg.connect(postgres_url)
+    async with asyncio.TaskGroup() as group:
+        async with rival.transaction():
+            await rival.execute("UPDATE drumbeat.jobs SET has_children = 1")
+            settling = group.create_task(store.queue.settle(holder(home), [verdict(job)], claiming(home)))
+            await _until_one_waits(rival)
+            [seq] = await rival.fetchrow("SELECT seq FROM drumbeat.jobs") or ()
+            [child] = (
+                await rival.fetchrow(
+                    "INSERT INTO drumbeat.jobs (pool_id, payload, status, waits_for, if_failed, created_at) "
+                    "VALUES ('p', '2', 'waiting', 1, 'block', 0) RETURNING seq"
+                )
+                or ()
+            )
+            await rival.execute("INSERT INTO drumbeat.job_links (child_seq, parent_seq) VALUES ($1, $2)", child, seq)
+        settled = await settling
+    await rival.close()
+
+    assert settled.stale == ()
+    assert [each.payload for each in settled.claimed] == [2]
+    assert (await store.jobs.get(parent)).status is JobStatus.DONE
+
+
+async def test_a_worker_killed_before_its_second_statement_leaves_the_parent_claimed(
+    store: Store, home: PoolRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is half done: the parent is tried again, and then its end reaches the child."""
+    [parent] = await pushed(store, home, 1)
+    job = await claimed(store, home)
+    [child] = await pushed(store, home, 2, after=(parent,))
+
+    async def killed(database: PostgresDatabase, script: Script[object]) -> object:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresDatabase, "transact", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await store.queue.settle(holder(home), [verdict(job)])
+
+    statuses = [(await store.jobs.get(each)).status for each in (parent, child)]
+    assert statuses == [JobStatus.CLAIMED, JobStatus.WAITING]
+    assert (await store.queue.settle(holder(home), [verdict(job)])).stale == ()
+    assert (await store.jobs.get(child)).status is JobStatus.PENDING
+
+
+async def test_a_transaction_that_deadlocks_is_run_again(store: Store, home: PoolRow, postgres_url: str) -> None:
+    """The rival holds the second row and waits for the first, while the script holds the first and wants the second."""
+    assert isinstance(store, SqlStore)
+    first, second = (int(job_id[1:]) for job_id in await store.queue.push(home.pool_id, [NewJob(payload=n) for n in (1, 2)]))
+    rival = await asyncpg.connect(postgres_url)
+    await rival.execute("SET deadlock_timeout = '60s'")
+    tries = 0
+    held = asyncio.Event()
+
+    def lock_both() -> Script[int]:
+        nonlocal tries
+        tries += 1
+        yield "lock_parents", {"numbers": f"[{first}]"}
+        held.set()
+        rows = yield "lock_parents", {"numbers": f"[{second}]"}
+        return len(rows)
+
+    transaction = rival.transaction()
+    await transaction.start()
+    await rival.execute("SELECT 1 FROM drumbeat.jobs WHERE seq = $1 FOR UPDATE", second)
+    async with asyncio.TaskGroup() as group:
+        locking = group.create_task(transact_again(store.database, lock_both))
+        await held.wait()
+        await rival.execute("SELECT 1 FROM drumbeat.jobs WHERE seq = $1 FOR UPDATE", first)
+        await transaction.rollback()
+        assert await locking == 1
+    await rival.close()
+
+    assert tries == 2
+
+
+async def test_a_deadlock_that_comes_again_and_again_is_an_error(store: Store) -> None:
+    assert isinstance(store, SqlStore)
+
+    def stuck() -> Script[None]:
+        yield "now", {}
+        raise Deadlock("again")
+
+    with pytest.raises(Deadlock):
+        await transact_again(store.database, stuck)
