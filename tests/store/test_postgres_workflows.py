@@ -44,7 +44,7 @@ async def test_a_parent_that_gets_a_child_while_it_is_settled_passes_its_end_on(
             await rival.execute("UPDATE drumbeat.jobs SET has_children = 1")
             settling = group.create_task(store.queue.settle(holder(home), [verdict(job)], claiming(home)))
             await _until_one_waits(rival)
-            [seq] = await rival.fetchrow("SELECT seq FROM drumbeat.jobs") or ()
+            seq = await rival.fetchval("SELECT seq FROM drumbeat.jobs")
             [child] = (
                 await rival.fetchrow(
                     "INSERT INTO drumbeat.jobs (pool_id, payload, status, waits_for, if_failed, created_at) "
