@@ -45,12 +45,9 @@ async def test_a_parent_that_gets_a_child_while_it_is_settled_passes_its_end_on(
             settling = group.create_task(store.queue.settle(holder(home), [verdict(job)], claiming(home)))
             await _until_one_waits(rival)
             seq = await rival.fetchval("SELECT seq FROM drumbeat.jobs")
-            [child] = (
-                await rival.fetchrow(
-                    "INSERT INTO drumbeat.jobs (pool_id, payload, status, waits_for, if_failed, created_at) "
-                    "VALUES ('p', '2', 'waiting', 1, 'block', 0) RETURNING seq"
-                )
-                or ()
+            child = await rival.fetchval(
+                "INSERT INTO drumbeat.jobs (pool_id, payload, status, waits_for, if_failed, created_at) "
+                "VALUES ('p', '2', 'waiting', 1, 'block', 0) RETURNING seq"
             )
             await rival.execute("INSERT INTO drumbeat.job_links (child_seq, parent_seq) VALUES ($1, $2)", child, seq)
         settled = await settling
