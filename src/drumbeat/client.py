@@ -4,14 +4,16 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cached_property
 from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self, cast
 
 from drumbeat.composition.base import process_name
 from drumbeat.composition.plane import ControlPlane, WorkerSummary as WorkerSummary, open_control_plane, push_on
+from drumbeat.composition.plugins import open_plugins
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import (
@@ -24,9 +26,18 @@ from drumbeat.core.job import (
 )
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
+from drumbeat.pool.middleware import (
+    AttemptCall as AttemptCall,
+    Middleware as Middleware,
+    MiddlewareChain,
+    PushCall as PushCall,
+)
+from drumbeat.pool.plugins import PoolPlugins
+from drumbeat.pool.result_ttl import RESULT_TTL as RESULT_TTL
 from drumbeat.pool.service import Pool as Pool, PoolStatus as PoolStatus
 from drumbeat.pool.worker.context import JobContext as JobContext, JobFailure as JobFailure
 from drumbeat.pool.worker.handlers import handlers_of
+from drumbeat.pool.worker.log_context import JobLogFilter as JobLogFilter
 from drumbeat.pool.worker.options import (
     ExecutorKind as ExecutorKind,
     Mode as Mode,
@@ -41,25 +52,37 @@ Function = Callable[..., Any]
 _CLOSE_TIMEOUT = 10.0  #: seconds to wait until a cancelled call, or the thread of the event loop, has ended
 
 
-def connect(url: str | None = None, *, create: bool = True, triggers: bool = False, clock: Clock | None = None) -> "Connection":
+def connect(
+    url: str | None = None,
+    *,
+    create: bool = True,
+    triggers: bool = False,
+    clock: Clock | None = None,
+    middleware: Sequence[object] = (),
+) -> "Connection":
     """Connect to the store at ``url``, or by default to the store named by DRUMBEAT_STORE or drumbeat.toml.
 
     ``create`` creates missing tables. With ``triggers``, a push also fires the triggers in triggers.yml that react to pushes,
-    as the command line does; an invalid file raises InvalidSettings when the store is opened.
+    as the command line does; an invalid file raises InvalidSettings when the store is opened. ``middleware``: objects with
+    hooks around pushes and attempts (see ``Middleware``), called after the middleware of the settings.
     ``async with drumbeat.connect(url) as db: await db.pool("papers").push({"id": 1})``
     """
-    return Connection(url, create=create, triggers=triggers, clock=clock or SystemClock())
+    return Connection(url, create=create, triggers=triggers, clock=clock or SystemClock(), middleware=middleware)
 
 
-def connect_blocking(url: str | None = None, *, create: bool = True, triggers: bool = False) -> "BlockingConnection":
+def connect_blocking(
+    url: str | None = None, *, create: bool = True, triggers: bool = False, middleware: Sequence[object] = ()
+) -> "BlockingConnection":
     """Connect like ``connect``, for code without an event loop: the methods of the connection and its pools need no await."""
-    return BlockingConnection(connect(url, create=create, triggers=triggers))
+    return BlockingConnection(connect(url, create=create, triggers=triggers, middleware=middleware))
 
 
 class Connection:
     """A connection to a store. ``async with`` opens and closes it; or the first call opens it, and you call ``close``."""
 
-    def __init__(self, url: str | None, *, create: bool, triggers: bool, clock: Clock) -> None:
+    def __init__(
+        self, url: str | None, *, create: bool, triggers: bool, clock: Clock, middleware: Sequence[object] = ()
+    ) -> None:
         self._settings = load_settings(os.environ, store=url)
         self._create = create
         self._triggers = triggers
@@ -68,12 +91,18 @@ class Connection:
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._plane: ControlPlane | None = None
+        self._middleware = MiddlewareChain(middleware).members
 
     def pool(self, name: str) -> Pool:
         """Return the pool of jobs with this name. This does not call the store."""
         store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
         on_push = self._work_added if self._triggers else None
-        return Pool(store, self._clock, name, process_name(), on_push, self._push_on, self._check_engine)
+        return Pool(store, self._clock, name, process_name(), on_push, self._push_on, self._check_engine, self._plugins)
+
+    @cached_property
+    def _plugins(self) -> PoolPlugins:
+        store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
+        return open_plugins(self._settings, store, self._clock, self._middleware)
 
     async def _check_engine(self, engines: str) -> None:
         await (await self._open()).check_engine(engines)
@@ -98,6 +127,7 @@ class Connection:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[ControlPlane]:
         async with open_control_plane(self._settings, create=self._create, clock=self._clock) as plane:
+            plane.plugins = self._plugins
             if self._triggers:
                 plane.waker()  # raises for a file that cannot be used, and loads it before the first push
             yield plane

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
 from drumbeat.core.worker import WorkerId
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.context import JobContext
@@ -40,10 +41,13 @@ class Ran:
 
 
 @asynccontextmanager
-async def pool(name: str = "test", clock: ManualClock | None = None) -> AsyncIterator["TestPool"]:
-    """Create a pool in memory for the block. Its ``clock`` moves only when the test or ``run_until_empty`` moves it."""
+async def pool(
+    name: str = "test", clock: ManualClock | None = None, middleware: Sequence[object] = ()
+) -> AsyncIterator["TestPool"]:
+    """Create a pool in memory for the block. Its ``clock`` moves only when the test or ``run_until_empty`` moves it.
+    ``middleware``: objects with hooks around pushes and attempts."""
     time = clock or ManualClock()
-    test_pool = TestPool(MemoryStore(time), time, name)
+    test_pool = TestPool(MemoryStore(time), time, name, NO_PLUGINS.with_middleware(middleware))
     await test_pool.create()
     yield test_pool
 
@@ -53,8 +57,8 @@ class TestPool(Pool):
 
     __test__ = False  #: keeps pytest from collecting this class
 
-    def __init__(self, store: Store, clock: ManualClock, name: str) -> None:
-        super().__init__(store, clock, name, "test")
+    def __init__(self, store: Store, clock: ManualClock, name: str, plugins: PoolPlugins = NO_PLUGINS) -> None:
+        super().__init__(store, clock, name, "test", plugins=plugins)
         self.store = store
         self.clock = clock
 
@@ -73,7 +77,13 @@ class TestPool(Pool):
         only if its handler moves the clock.
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
-        attempts = AttemptRunner(handlers=handlers_of(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
+        attempts = AttemptRunner(
+            handlers=handlers_of(handler),
+            executor=_Inline(),
+            clock=self.clock,
+            chance=lambda: 0.5,
+            plugins=self._plugins,
+        )
         ran: list[Ran] = []
         while (job := await self._next(attempts, capabilities)) is not None:
             if len(ran) >= most:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli import pool_beats, pool_jobs, pool_push
+from drumbeat.cli import pool_beats, pool_jobs, pool_large, pool_push
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
@@ -18,13 +18,14 @@ from drumbeat.cli.pool_work import (
     LeaseOption,
     MaxJobsOption,
     MaxMemoryOption,
+    MiddlewareOption,
     PoolArgument,
     TimeoutOption,
     work,
 )
 from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.cli.run_worker import plan_changes
-from drumbeat.client import Mode, Pool, PoolStatus, WorkPlan
+from drumbeat.client import RESULT_TTL, Mode, Pool, PoolStatus, WorkPlan
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.errors import InvalidInput
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.add_typer(pool_jobs.app)
 app.add_typer(pool_push.app)
 app.add_typer(pool_beats.app)
+app.add_typer(pool_large.app)
 app.command()(work)
 
 
@@ -59,6 +61,7 @@ def create(
     timeout: TimeoutOption = None,
     max_jobs: MaxJobsOption = None,
     max_memory: MaxMemoryOption = None,
+    middleware: MiddlewareOption = None,
     max_workers: Annotated[
         int | None, typer.Option("--max-workers", min=0, help="Maximum number of workers. Default: 10")
     ] = None,
@@ -81,6 +84,10 @@ def create(
             "--retention", help="How long finished jobs, logs etc. are kept: jobs=30d,logs=1d,poisoned=never, or off."
         ),
     ] = None,
+    result_ttl: Annotated[
+        str | None,
+        typer.Option("--result-ttl", help="How long results can be read, such as 1h. Default: as long as the job is kept"),
+    ] = None,
     update: Annotated[
         bool,
         typer.Option(
@@ -93,11 +100,13 @@ def create(
 ) -> None:
     """Create a pool of jobs, with the settings that its workers use."""
     how = {"handlers": handler, "mode": mode, "executor": executor, "concurrency": concurrency, "capabilities": capability}
-    limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory}
+    limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory, "middleware": middleware}
     changes = plan_changes({**how, **limits}) | ({} if max_workers is None else {"max_workers": max_workers})
     if retention is not None:
         read_retention(retention)
         changes[IN_POLICY] = retention
+    if result_ttl is not None:
+        changes[RESULT_TTL] = parse_age(result_ttl)
     every = None if heartbeat is None else parse_age(heartbeat)
     if remove_handler and not update:
         raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
@@ -121,7 +130,7 @@ def create(
 async def _create(
     handle: Pool, changes: Mapping[str, Any], every: timedelta | None, engine: str | None, *, exist_ok: bool
 ) -> PoolRow:
-    policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY)}
+    policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY, RESULT_TTL)}
     plan = WorkPlan(**{name: value for name, value in changes.items() if name not in policy})
     thresholds = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
     return await handle.create(plan, thresholds, exist_ok=exist_ok, engine=engine, **policy)

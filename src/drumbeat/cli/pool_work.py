@@ -36,6 +36,17 @@ TimeoutOption = Annotated[str | None, typer.Option("--timeout", help="Timeout of
 MaxJobsOption = Annotated[int | None, typer.Option("--max-jobs", min=1, help="Exit after this number of jobs, to be replaced.")]
 MaxMemoryOption = Annotated[int | None, typer.Option("--max-memory", min=1, help="Exit when memory reaches this many MB.")]
 
+MiddlewareOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--middleware", metavar="MODULE:OBJECT", help="Hooks around each attempt, after those of the settings. Repeatable."
+    ),
+]
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option("--log-format", metavar="text|json", help="Format of log lines. Default: DRUMBEAT_LOG_FORMAT, or text"),
+]
+
 
 def work(
     pool: PoolArgument,
@@ -57,6 +68,8 @@ def work(
             "Default: that of the pool, 10m",
         ),
     ] = None,
+    middleware: MiddlewareOption = None,
+    log_format: LogFormatOption = None,
     worker_id: Annotated[str | None, typer.Option("--worker-id", help="Worker name, unique in the store.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -77,6 +90,17 @@ def work(
         "timeout": timeout,
         "max_jobs": max_jobs,
         "max_memory_mb": max_memory,
+        "middleware": middleware,
     }
-    code = run_job_worker(pool, given, once=once, drain=drain, grace=grace, worker_id=worker_id, store=store, as_json=as_json)
+    code = run_job_worker(
+        pool,
+        given,
+        once=once,
+        drain=drain,
+        grace=grace,
+        worker_id=worker_id,
+        store=store,
+        as_json=as_json,
+        log_format=log_format,
+    )
     raise typer.Exit(code)

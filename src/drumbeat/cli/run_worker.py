@@ -9,11 +9,19 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.cli.session import parse_age, run, with_control_plane
-from drumbeat.composition.plane import ControlPlane, WorkerArguments, WorkerSummary, logging_to_stderr, open_control_plane
+from drumbeat.composition.plane import (
+    ControlPlane,
+    WorkerArguments,
+    WorkerSummary,
+    logging_to_stderr,
+    open_control_plane,
+    stderr_handler,
+)
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
 
+LOG_FORMAT_VARIABLE = "DRUMBEAT_LOG_FORMAT"  #: environment variable: the default of --log-format, also for spawned workers
 NOTHING_TO_DO = 6  #: exit code of ``pool work --once`` when there was no job to claim
 
 
@@ -22,7 +30,7 @@ def run_spawned_worker(run_id: str, worker_id: str, worker_group_id: int, worker
     arguments = WorkerArguments(
         run_id=run_id, worker_id=worker_id, worker_group_id=worker_group_id, worker_group_count=worker_group_count
     )
-    with logging_to_stderr(logging.INFO):
+    with logging_to_stderr(logging.INFO, _log_handler(None)):
         return int(run(_run_worker(arguments)))
 
 
@@ -41,16 +49,27 @@ def run_job_worker(
     worker_id: str | None = None,
     store: str | None = None,
     as_json: bool = False,
+    log_format: str | None = None,
 ) -> int:
     """Run a worker that a user started with ``drumbeat pool work``. ``given``: the command's options. Returns its exit code."""
     if once and drain:
         raise InvalidInput("expected --once or --drain, got both")
     changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
-    with logging_to_stderr(logging.WARNING):
+    with logging_to_stderr(logging.WARNING, _log_handler(log_format)):
         within = None if grace is None else parse_age(grace)
         done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))
     _print_summary(done, as_json=as_json)
     return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.ended else int(done.code)
+
+
+def _log_handler(log_format: str | None) -> logging.Handler:
+    """Return a handler that writes text or JSON to standard error. Raises InvalidInput."""
+    from drumbeat.client import JobLogFilter
+
+    chosen = log_format or os.environ.get(LOG_FORMAT_VARIABLE) or "text"
+    if chosen not in ("text", "json"):
+        raise InvalidInput(f"expected --log-format or {LOG_FORMAT_VARIABLE} to be text or json, got {chosen!r}")
+    return stderr_handler(as_json=chosen == "json", only=JobLogFilter())
 
 
 def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +81,7 @@ def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
         "executor": ExecutorKind,
         "mode": Mode,
         "capabilities": tuple,
+        "middleware": tuple,
         "lease": parse_age,
         "timeout": parse_age,
     }

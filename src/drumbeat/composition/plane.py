@@ -24,7 +24,7 @@ from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, import_part
-from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr
+from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr, stderr_handler as stderr_handler
 from drumbeat.runtime.signals import on_stop_signals as on_stop_signals
 from drumbeat.settings import STATE_DIR_VARIABLE, Settings, public_url
 from drumbeat.spawn.interface import Spawner
@@ -303,7 +303,9 @@ class ControlPlane(ControlPlaneBase):
         from drumbeat.pool.service import Pool
 
         on = push_on(self.settings.store)
-        return Pool(self.store, self.clock, name, process_name(), push_on=on, check_engine=self.check_engine)
+        return Pool(
+            self.store, self.clock, name, process_name(), push_on=on, check_engine=self.check_engine, plugins=self.plugins
+        )
 
     async def check_engine(self, engines: str) -> None:
         """Raise InvalidSettings for engines that are not known here, or whose workers cannot reach the store."""

@@ -110,7 +110,15 @@ class WorkerRunner:
         from drumbeat.pool.worker.assemble import job_workload
         from drumbeat.pool.worker.options import plan_of
 
-        return job_workload(self._store, pool, identity.holder, plan or plan_of(pool), self._clock, handlers=handlers)
+        return job_workload(
+            self._store,
+            pool,
+            identity.holder,
+            plan or plan_of(pool),
+            self._clock,
+            handlers=handlers,
+            plugins=self._base.plugins,
+        )
 
     def _life(self, pool: PoolRow, identity: JoinRequest, workload: Workload) -> WorkerLifecycle:
         return WorkerLifecycle(
@@ -125,6 +133,10 @@ class WorkerRunner:
 
     async def _run(self, pool: PoolRow, identity: JoinRequest, life: WorkerLifecycle, *, signals: bool = True) -> ExitCode:
         shipper = LogShipper(self._store, pool.pool_id, self._clock, worker_id=identity.worker_id)
+        if pool.kind is PoolKind.JOBS:
+            from drumbeat.pool.worker.log_context import JobLogFilter
+
+            shipper.handler.addFilter(JobLogFilter())
         async with shipper, self._watching:
             if os.environ.get(REPORT_CLOCK_VARIABLE):
                 log.warning("%s%s", CLOCK_SHOWN, self._clock.now().isoformat())

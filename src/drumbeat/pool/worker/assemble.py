@@ -7,6 +7,8 @@ from collections.abc import Callable
 from drumbeat.core.clock import Clock
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
+from drumbeat.pool.middleware import load_middleware
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.executors import executor
@@ -26,6 +28,7 @@ def job_workload(
     clock: Clock,
     *,
     handlers: Handlers | None = None,
+    plugins: PoolPlugins = NO_PLUGINS,
     chance: Callable[[], float] = random.random,
 ) -> JobWorkload:
     """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers. Raises
@@ -47,7 +50,14 @@ def job_workload(
 
     def attempts() -> AttemptRunner:
         found = load_all(plan.handlers) if handlers is None else handlers
-        return AttemptRunner(handlers=found, executor=executor(plan.executor), clock=clock, chance=chance, timeout=plan.timeout)
+        return AttemptRunner(
+            handlers=found,
+            executor=executor(plan.executor),
+            clock=clock,
+            chance=chance,
+            timeout=plan.timeout,
+            plugins=plugins.with_middleware(load_middleware(plan.middleware)),
+        )
 
     return JobWorkload(plan, claims, attempts, clock, _memory(plan.executor))
 

@@ -9,11 +9,14 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobOutcome, retry_delay
-from drumbeat.pool.payload import as_json
+from drumbeat.pool.envelope import needs_envelope, open_envelope
+from drumbeat.pool.middleware import AttemptCall, MiddlewareChain
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.worker.executors import Executor
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
+from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
@@ -32,22 +35,56 @@ class AttemptRunner:
     clock: Clock
     chance: Callable[[], float]
     timeout: timedelta | None = None  #: time limit for jobs that have no timeout of their own
+    plugins: PoolPlugins = NO_PLUGINS
 
     async def verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None" = None) -> JobOutcome:
         """Run a job's handler and return the outcome. Raises only CancelledError, if the task that calls this is cancelled.
         ``begin`` is called first; if it raises TakenAway, the handler is not called."""
+        current = CURRENT_JOB.set(held.context)
         try:
-            return await self._verdict(held, begin)
+            if self.plugins.middleware is None:
+                return await self._verdict(held, begin)
+            return await self._with_hooks(held, begin, self.plugins.middleware)
         except Exception as exc:
             log.exception("failed to determine the outcome of job %s; it counts as failed", held.job.job_id)
             error = f"its outcome could not be determined: {type(exc).__name__}"
             return JobOutcome(token=held.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)
+        finally:
+            CURRENT_JOB.reset(current)
 
-    async def _verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None") -> JobOutcome:
+    async def _with_hooks(
+        self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None", middleware: MiddlewareChain
+    ) -> JobOutcome:
+        """Run an attempt with the hooks of middleware before and after the handler."""
+        started: list[AttemptCall] = []
+
+        async def before() -> None:
+            call = AttemptCall(job=held.context.job, headers=dict(held.context.headers))
+            held.context.headers = call.headers
+            started.append(call)
+            await middleware.call("before_attempt", call)
+
+        outcome = None
+        try:
+            outcome = await self._verdict(held, begin, before)
+            return outcome
+        finally:
+            for call in started:
+                call.outcome = outcome
+                await middleware.ended(call)
+
+    async def _verdict(
+        self,
+        held: InFlightJob,
+        begin: "Callable[[InFlightJob], Awaitable[None]] | None",
+        before: "Callable[[], Awaitable[None]] | None" = None,
+    ) -> JobOutcome:
         job, token = held.job, held.token
         try:
             if begin is not None:
                 await begin(held)
+            if before is not None or needs_envelope(job.payload):
+                await self._open(held, before)
             result = await self._result(held)
         except TakenAway:
             return JobOutcome(token=token, outcome=AttemptOutcome.RELEASED)
@@ -67,16 +104,26 @@ class AttemptRunner:
             return self._failed(job, failure(exc))
         return JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
 
+    async def _open(self, held: InFlightJob, before: "Callable[[], Awaitable[None]] | None") -> None:
+        """Give the handler the payload and headers as they were pushed; then call ``before``, also if that fails."""
+        try:
+            held.context.headers = open_envelope(held.job.payload).headers
+            held.context.job = await self.plugins.opened_payload(held.job)
+        finally:
+            if before is not None:
+                await before()
+
     def _limit(self, job: Job) -> timedelta | None:
         limit = job.timeout if job.timeout is not None else self.timeout
         return None if limit is None or limit > LONGEST_WAIT else limit
 
     async def _result(self, held: InFlightJob) -> Any:
         handler = handler_for(self.handlers, held.job.type)
+        held.context.most_bytes = self.plugins.most_bytes
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))
-        return None if value is None else as_json(value, "result")
+        return None if value is None else await self.plugins.sealed_result(held.job, value)
 
     async def _in_time(self, held: InFlightJob, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
         held.context.deadline = self.clock.now() + limit

@@ -20,6 +20,7 @@ from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.executors import call
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import load
+from drumbeat.pool.worker.log_context import CURRENT_JOB
 
 _LENGTH = struct.Struct(">I")
 
@@ -46,8 +47,10 @@ def _work(request: dict[str, Any], responses: BinaryIO) -> dict[str, Any]:
 
     deadline = None if request["deadline"] is None else datetime.fromisoformat(request["deadline"])
     context = JobContext(Job(**request["job"]), deadline, report)
+    context.headers, context.most_bytes = request["headers"], request["most_bytes"]
+    CURRENT_JOB.set(context)
     try:
-        return {"result": as_json(call(load(request["handler"]), context), "result")}
+        return {"result": as_json(call(load(request["handler"]), context), "result", context.most_bytes)}
     except BaseException as exc:
         return {"failure": _failure_json(failure(exc))}
 

@@ -1,13 +1,16 @@
 """What a handler gets with a job: the job, its deadline, and how to report progress and failures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job, JobId
+from drumbeat.pool.payload import MOST_BYTES
 
 Tell = Callable[[float, str | None], None]
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class JobFailure(Exception):
@@ -33,6 +36,8 @@ class JobContext:
         self.job = job
         self.deadline = deadline  #: when the attempt times out; None: never
         self.cancelled = False  #: True: the job must stop; a handler in a thread should check this and return
+        self.headers: Mapping[str, str] = _NO_HEADERS  #: text that middleware has added to the job when it was pushed
+        self.most_bytes = MOST_BYTES  #: the largest result that can be stored, in bytes of JSON
         self._tell = tell
 
     @property

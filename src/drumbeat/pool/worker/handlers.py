@@ -1,18 +1,16 @@
 """Loads handlers (the functions or programs that run jobs) by name, and calls them with a job's payload."""
 
-import importlib
 import inspect
-import os
 import shlex
 import shutil
 import sys
 import typing
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.pool.importing import import_object
 from drumbeat.pool.payload import build, is_typed
 from drumbeat.pool.worker.command import run_command
 from drumbeat.pool.worker.context import JobContext
@@ -83,7 +81,7 @@ def handlers_of(given: "Callable[..., Any] | str | Mapping[str, Callable[..., An
 def load(spec: str) -> Handler:
     """Load a handler from ``module:function`` or ``command:PROGRAM ARGUMENT…``. Raises InvalidInput that says what is wrong."""
     where, _, what = check_spec(spec).partition(":")
-    return _command(spec, what) if where == COMMAND else describe(_imported(spec, where, what), spec)
+    return _command(spec, what) if where == COMMAND else describe(import_object(spec, "handler", "a function"), spec)
 
 
 def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
@@ -136,34 +134,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(target)
     except (NameError, TypeError, AttributeError):
         return {}
-
-
-def _imported(spec: str, module: str, path: str) -> Any:
-    try:
-        with _modules_of_this_folder():
-            found: Any = importlib.import_module(module)
-    except Exception as exc:
-        raise InvalidInput(f"handler {spec!r}: cannot import {module!r}: {type(exc).__name__}: {exc}") from exc
-    for name in path.split("."):
-        if not hasattr(found, name):
-            raise InvalidInput(f"handler {spec!r}: module {module!r} has no {path!r}; expected a function of that module")
-        found = getattr(found, name)
-    return found
-
-
-@contextmanager
-def _modules_of_this_folder() -> Iterator[None]:
-    """During the block, Python also imports modules from the current folder."""
-    here = os.getcwd()
-    if {"", here} & set(sys.path):
-        yield
-        return
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        if here in sys.path:
-            sys.path.remove(here)
 
 
 def _command(spec: str, line: str) -> Handler:

@@ -43,6 +43,7 @@ class WorkPlan:
     max_jobs: int | None = None  #: exit after this many jobs, to be replaced by a new worker
     max_memory_mb: int | None = None  #: exit when the worker uses more memory
     prefetch: int | None = None  #: jobs to claim in advance; None: as many as the worker runs in 20 ms
+    middleware: tuple[str, ...] = ()  #: hooks around each attempt, as module:object, after those of the settings
     gather: timedelta = timedelta(milliseconds=2)  #: how long to collect results before they are written together
 
     def __post_init__(self) -> None:
@@ -167,6 +168,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "max_jobs": _whole,
     "max_memory_mb": _whole,
     "prefetch": _whole,
+    "middleware": _names,
     "gather": _seconds,
 }
 PLAN_FIELDS = tuple(_READERS)
@@ -175,6 +177,7 @@ _EXPECTED = {
     "mode": f"one of {', '.join(Mode)}",
     "executor": f"one of {', '.join(ExecutorKind)}",
     "capabilities": "a list of names",
+    "middleware": "a list of module:object",
     "concurrency": "a whole number",
     "max_jobs": "a whole number",
     "max_memory_mb": "a whole number",

@@ -54,7 +54,7 @@ async def _start() -> Process:
 
 async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
     try:
-        await _send(process, {"handler": handler, "job": _job(context), "deadline": _iso(context.deadline)})
+        await _send(process, _request(handler, context))
         while "progress" in (message := await _receive(process)):
             context.progress(message["progress"], message["note"])
     except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
@@ -66,6 +66,16 @@ async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
         wait = None if failed["retry_in"] is None else timedelta(seconds=failed["retry_in"])
         raise ChildProcessFailure(HandlerFailure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
     return message["result"]
+
+
+def _request(handler: str, context: JobContext) -> dict[str, Any]:
+    return {
+        "handler": handler,
+        "job": _job(context),
+        "deadline": _iso(context.deadline),
+        "headers": dict(context.headers),
+        "most_bytes": context.most_bytes,
+    }
 
 
 def _job(context: JobContext) -> dict[str, Any]:
