@@ -23,7 +23,7 @@ def sweep(
     age = parse_age(older_than)
 
     async def run(plane: ControlPlane) -> SweepResult:
-        return await sweep_now(plane, age, dry_run=dry_run)
+        return await sweep_now(plane.plugins.large, age, dry_run=dry_run)
 
     found = with_control_plane(store, run)
     if as_json:

@@ -127,7 +127,7 @@ class ControlPlaneBase:
         if self.settings.pool.large is not None:
             from drumbeat.composition.plugins import sweep_large_values
 
-            await sweep_large_values(self)
+            await sweep_large_values(self.plugins.large, process_name())
 
 
 def check_state_dir(folder: Path) -> None:

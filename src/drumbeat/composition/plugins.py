@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from drumbeat.composition.base import ControlPlaneBase, process_name
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidSettings, LargeValueError, StoreError
 from drumbeat.extras import import_part
@@ -47,21 +46,20 @@ def _open_place(url: str) -> LargePlace:
     return place
 
 
-async def sweep_large_values(base: ControlPlaneBase) -> None:
+async def sweep_large_values(values: LargeValues | None, owner: str) -> None:
     """Delete some large values that no job needs, unless another process has just done so. Errors are only logged."""
-    values = base.plugins.large
     if values is None:
         return
     try:
-        lease = await base.store.leases.acquire(LEASE, process_name(), EVERY)
+        lease = await values.store.leases.acquire(LEASE, owner, EVERY)
         if lease is not None and (await sweep(values, within=WITHIN)).last:
-            await base.store.leases.release(lease)
+            await values.store.leases.release(lease)
     except (LargeValueError, StoreError) as exc:
         log.warning("failed to delete large values that no job needs: %s; retrying after a later beat", exc)
 
 
-async def sweep_now(base: ControlPlaneBase, older_than: timedelta, *, dry_run: bool) -> SweepResult:
+async def sweep_now(values: LargeValues | None, older_than: timedelta, *, dry_run: bool) -> SweepResult:
     """Delete all large values that no job needs and that are older than ``older_than``. Raises InvalidSettings."""
-    if base.plugins.large is None:
+    if values is None:
         raise InvalidSettings("expected the setting [pool] large (or DRUMBEAT_LARGE), got none; there is no place to sweep")
-    return await sweep(base.plugins.large, older_than, dry_run=dry_run)
+    return await sweep(values, older_than, dry_run=dry_run)
