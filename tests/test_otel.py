@@ -106,7 +106,10 @@ async def test_every_attempt_has_a_span_and_a_retry_is_an_event_of_it(collected:
         await pool.run_until_empty(fail)
 
     first, second = collected.spans(SpanKind.CONSUMER)
-    assert [[event.name for event in span.events] for span in (first, second)] == [["retry"], ["poison"]]
+    assert [[event.name for event in span.events] for span in (first, second)] == [
+        ["retry", "exception"],
+        ["poison", "exception"],
+    ]
     assert [(span.attributes or {})["drumbeat.job.attempt"] for span in (first, second)] == [1, 2]
     assert all(span.status.status_code is StatusCode.ERROR for span in (first, second))
     assert first.status.description == "ValueError: no luck"

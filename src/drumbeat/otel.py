@@ -123,6 +123,8 @@ class OpenTelemetry(Middleware):
         outcome = AttemptOutcome.RELEASED if attempt.outcome is None else attempt.outcome.outcome
         error = None if attempt.outcome is None else attempt.outcome.error
         begun.span.set_attribute("drumbeat.outcome", outcome)
+        if attempt.exception is not None:
+            begun.span.record_exception(attempt.exception)
         if outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
             begun.span.set_status(Status(StatusCode.ERROR, (error or outcome).partition("\n")[0]))
         labels = _labels(attempt.job)

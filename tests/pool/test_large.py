@@ -326,3 +326,12 @@ async def test_a_key_that_drumbeat_did_not_write_reads_no_file(values: LargeValu
     assert parse_key(key) is None
     with pytest.raises((LargeLost, LargeUnavailable)):
         await values.place.read(key, 100)
+
+
+async def test_a_list_shows_a_value_of_more_than_a_megabyte_as_a_reference(pool: TestPool) -> None:
+    job_id = await pool.push("x" * 2_000_000)
+
+    (listed,) = await pool.list()
+
+    assert open_envelope(listed.payload).large is not None
+    assert (await pool.job(job_id)).payload == "x" * 2_000_000

@@ -16,7 +16,7 @@ POOL_VARIABLES: Mapping[str, str] = {
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|KB|MB)?", re.IGNORECASE)
 _UNITS = {"b": 1, "kb": 1024, "mb": 1024 * 1024}
 _LEAST, _MOST = 1024, 1024 * 1024  #: bounds of max_inline
-_PLACE = re.compile(r"(file:///|s3://[A-Za-z0-9])[^@]*")
+_PLACE = re.compile(r"file:///.+|s3://[A-Za-z0-9][^@]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,8 @@ class AttemptCall:
 
     job: Job
     headers: dict[str, str]
-    outcome: JobOutcome | None = None  #: known when the handler has ended
+    outcome: JobOutcome | None = None  #: known when the handler has ended; None then: the worker was stopped
+    exception: BaseException | None = None  #: what the handler raised, unless it ran in a child process
 
     @property
     def is_poisoned(self) -> bool:

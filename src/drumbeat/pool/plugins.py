@@ -57,16 +57,19 @@ class PoolPlugins:
             return jobs
         return [replace(job, payload=seal(job.payload)) for job in jobs]
 
-    async def opened(self, job: Job) -> Job:
-        """Return a job with its payload and result as they were pushed and returned. A large value that cannot be read stays a
-        reference, and this is logged."""
+    async def opened(self, job: Job, most: int = MOST_LARGE) -> Job:
+        """Return a job with its payload and result as they were pushed and returned. A large value of more than ``most`` bytes
+        stays a reference, and so does one that cannot be read; that is logged."""
         if not needs_envelope(job.payload) and not needs_envelope(job.result):
             return job
-        return replace(job, payload=await self._shown(job, job.payload), result=await self._shown(job, job.result))
+        return replace(job, payload=await self._shown(job, job.payload, most), result=await self._shown(job, job.result, most))
 
-    async def _shown(self, job: Job, stored: Any) -> Any:
+    async def _shown(self, job: Job, stored: Any, most: int) -> Any:
+        envelope = open_envelope(stored)
+        if envelope.large is not None and envelope.large.size > most:
+            return stored
         try:
-            return await fetch_value(self.large, open_envelope(stored))
+            return await fetch_value(self.large, envelope)
         except LargeValueError as exc:
             log.warning("job %s is shown with a reference to a large value: %s", job.job_id, exc)
             return stored

@@ -16,6 +16,7 @@ from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.engine_change import check_engine_change, close_refused
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
 from drumbeat.pool.large.sweep import delete_pool_values
+from drumbeat.pool.payload import MOST_BYTES
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.result_ttl import RESULT_TTL, check_result_ttl, without_expired
 from drumbeat.pool.status import PoolStatus as PoolStatus
@@ -295,10 +296,11 @@ class Pool:
         return await self._store.jobs.attempts((await self._stored_job(job_id)).job_id)
 
     async def list(self, **filters: Any) -> Sequence[Job]:
-        """List jobs in push order. Filters: statuses, job_type, group, worker_id, holder, after, limit."""
+        """List jobs in push order. Filters: statuses, job_type, group, worker_id, holder, after, limit.
+        A payload or result of more than a megabyte is shown as a reference; ``job`` and ``result`` return it."""
         row = await self.get()
         jobs = await self._store.jobs.list(row.pool_id, **job_filters(filters))
-        return [await self._plugins.opened(job) for job in await without_expired(self._store, row, jobs)]
+        return [await self._plugins.opened(job, MOST_BYTES) for job in await without_expired(self._store, row, jobs)]
 
     async def size(self) -> int:
         """Count the jobs that are ready to be claimed."""

@@ -70,7 +70,7 @@ class AttemptRunner:
             return outcome
         finally:
             for call in started:
-                call.outcome = outcome
+                call.outcome, call.exception = outcome, held.context.exception
                 await middleware.ended(call)
 
     async def _verdict(
@@ -96,11 +96,12 @@ class AttemptRunner:
             return JobOutcome(token=token, outcome=held.stop_outcome, error=_why(held.stop_outcome))
         except LostRace:
             limit = self._limit(job) or timedelta()
-            return self._failed(
-                job, HandlerFailure(error=f"took longer than {limit.total_seconds():g} s"), AttemptOutcome.TIMED_OUT
-            )
+            error = f"took longer than {limit.total_seconds():g} s"
+            held.context.exception = TimeoutError(error)
+            return self._failed(job, HandlerFailure(error=error), AttemptOutcome.TIMED_OUT)
         except Exception as exc:
             log.info("the handler of job %s failed", job.job_id, exc_info=exc)
+            held.context.exception = exc
             return self._failed(job, failure(exc))
         return JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
 

@@ -37,6 +37,7 @@ class JobContext:
         self.deadline = deadline  #: when the attempt times out; None: never
         self.cancelled = False  #: True: the job must stop; a handler in a thread should check this and return
         self.headers: Mapping[str, str] = _NO_HEADERS  #: text that middleware has added to the job when it was pushed
+        self.exception: BaseException | None = None  #: what the handler raised
         self.most_bytes = MOST_BYTES  #: the largest result that can be stored, in bytes of JSON
         self._tell = tell
 
