@@ -22,7 +22,7 @@ def test_a_large_payload_is_shown_whole_and_a_sweep_keeps_it(url: str, tmp_path:
 
 
 def test_a_sweep_without_a_place_names_the_setting(empty: str) -> None:
-    with pytest.raises(InvalidSettings, match="expected the setting .pool. large"):
+    with pytest.raises(InvalidSettings, match=r"expected the setting \[pool\] large"):
         invoke("pool", "sweep", store=empty)
 
 

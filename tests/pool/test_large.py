@@ -335,3 +335,15 @@ async def test_a_list_shows_a_value_of_more_than_a_megabyte_as_a_reference(pool:
 
     assert open_envelope(listed.payload).large is not None
     assert (await pool.job(job_id)).payload == "x" * 2_000_000
+
+
+async def test_a_sweep_deletes_what_an_interrupted_write_left(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    job_id = await pool.push(BIG)
+    whole = files(place)[0]
+    whole.with_name(f"{whole.stem}-part.json").write_text("half")
+    age(place, clock)
+
+    assert (await sweep(values)).deleted == 1
+    assert (await pool.job(job_id)).payload == BIG

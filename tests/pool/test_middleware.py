@@ -146,9 +146,14 @@ async def test_without_middleware_a_payload_is_stored_as_it_is() -> None:
 @pytest.mark.parametrize("payload", [{MARK: {}, "value": 1}, {MARK: {"headers": {"a": "b"}}, "value": 1}, {MARK: 3}])
 async def test_a_payload_that_looks_like_an_envelope_comes_back_as_it_was(payload: Any) -> None:
     found: list[object] = []
+
+    def handle(payload: object) -> object:
+        found.append(payload)
+        return payload
+
     async with testing.pool() as pool:
         job_id = await pool.push(payload)
-        (ran,) = await pool.run_until_empty(lambda payload: found.append(payload) or payload)
+        (ran,) = await pool.run_until_empty(handle)
         result = await pool.result(job_id)
 
     assert found == [payload]

@@ -26,6 +26,7 @@ class S3Place:
         self._prefix = parts.path.strip("/")
         self.name = f"bucket {parts.netloc}" + (f"/{self._prefix}" if self._prefix else "")
         options = _options(dict(parse_qsl(parts.query, keep_blank_values=True)))
+        named: Any = {name: options[name] for name in _OPTIONS if name in options}
         retry: Any = {"max_retries": _RETRIES, "retry_timeout": _RETRY_WITHIN}
         try:
             self._store = S3Store(
@@ -33,7 +34,7 @@ class S3Place:
                 prefix=self._prefix or None,
                 client_options={"allow_http": options.get("endpoint", "").startswith("http://")},
                 retry_config=retry,
-                **{name: options[name] for name in _OPTIONS if name in options},
+                **named,
             )
         except exceptions.BaseError as exc:
             raise InvalidSettings(f"cannot use {self.name} for large values: {_first_line(exc)}") from exc

@@ -41,6 +41,7 @@ class LargeValues:
         """Return the jobs with large payloads replaced by references. A job without an id gets one, because the name of its
         file contains it. Raises LargeUnavailable; nothing is pushed then."""
         sealed = list(jobs)
+        given: Sequence[Mapping[str, str] | None] = headers or [None] * len(jobs)
         large = [(number, data) for number, job in enumerate(jobs) if (data := self._too_large(job.payload)) is not None]
         limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -49,7 +50,7 @@ class LargeValues:
                 job = jobs[number]
                 job_id = job.job_id or JobId(f"large-{uuid4().hex}")
                 reference = await self._write(pool_id, job_id, f"payload-{uuid4().hex}", data)
-                sealed[number] = replace(job, job_id=job_id, payload=seal(None, headers and headers[number], reference))
+                sealed[number] = replace(job, job_id=job_id, payload=seal(None, given[number], reference))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -60,7 +61,7 @@ class LargeValues:
         moved = {number for number, _ in large}
         for number, job in enumerate(jobs):
             if number not in moved:
-                sealed[number] = replace(job, payload=seal(job.payload, headers and headers[number]))
+                sealed[number] = replace(job, payload=seal(job.payload, given[number]))
         return sealed
 
     async def store_result(self, job: Job, result: Any) -> Any:
