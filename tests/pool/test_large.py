@@ -308,6 +308,7 @@ async def test_a_result_expires_and_its_file_is_swept(
         with pytest.raises(ResultExpired, match=f"the result of job {job_id} has expired"):
             await pool.result(job_id)
         assert (await pool.job(job_id)).result is None
+        assert "its result has expired" in str(await pool.explain(job_id))
     assert [job.result for job in await pool.list()] == [None, None]
     age(place, clock)
     assert (await sweep(values)).deleted == 1

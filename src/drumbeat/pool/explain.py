@@ -10,6 +10,7 @@ from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 from drumbeat.pool.model import handler_command
+from drumbeat.pool.result_ttl import is_expired
 
 MOST_NAMED = 5
 
@@ -96,7 +97,9 @@ def _settled(facts: ExplainInputs) -> Reason:
         case JobStatus.CANCELLED:
             return Reason(why=ReasonCode.CANCELLED, says=f"it was cancelled{_at(job.finished_at)}; requeue it to try again")
         case _:
-            return Reason(why=ReasonCode.DONE, says=f"it was done{_at(job.finished_at)}")
+            expired = job.result is not None and is_expired(facts.pool, job, facts.now)
+            more = "; its result has expired, because its pool keeps results for a limited time" if expired else ""
+            return Reason(why=ReasonCode.DONE, says=f"it was done{_at(job.finished_at)}{more}")
 
 
 def _poisoned(job: Job) -> str:
