@@ -97,6 +97,16 @@ async def test_the_push_is_a_child_of_the_span_around_it_and_the_handler_runs_wi
     assert not trace.get_current_span().get_span_context().is_valid
 
 
+async def test_a_program_gets_the_span_of_its_attempt(collected: Collected) -> None:
+    async with testing.pool(middleware=[collected.middleware]) as pool:
+        job_id = await pool.push(1)
+        await pool.run_until_empty("command:printenv TRACEPARENT")
+        printed = await pool.result(job_id)
+
+    (attempt,) = collected.spans(SpanKind.CONSUMER)
+    assert f"{attempt.context.span_id:016x}" in printed
+
+
 async def test_every_attempt_has_a_span_and_a_retry_is_an_event_of_it(collected: Collected) -> None:
     def fail(payload: int, context: JobContext) -> None:
         raise ValueError("no luck")

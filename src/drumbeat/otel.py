@@ -103,6 +103,7 @@ class OpenTelemetry(Middleware):
         }
         parent = propagate.extract(attempt.headers)
         self._begin(attempt, f"attempt {job.type or job.pool_id}", SpanKind.CONSUMER, attributes, parent)
+        propagate.inject(attempt.headers)  # for a handler in another process, which goes on from this span
         labels = _labels(job)
         self._running.add(1, labels)
         if (waited := _waited(job)) is not None:

@@ -57,9 +57,11 @@ def test_settings_come_from_the_file_and_the_environment_and_go_to_children(tmp_
         '[pool]\nmiddleware = ["a:B", "c:D"]\nlarge = "s3://bucket/prefix?endpoint=http://x"\nmax_inline = "2 KB"\n'
     )
 
-    settings = load_settings({"DRUMBEAT_LARGE": "file:///srv/large"}, file)
+    settings = load_settings({"DRUMBEAT_LARGE": "file:///srv/large", "DRUMBEAT_LOG_FORMAT": "json"}, file)
 
-    assert settings.pool == PoolSettings(middleware=("a:B", "c:D"), large="file:///srv/large", max_inline=2048)
+    assert settings.pool == PoolSettings(
+        middleware=("a:B", "c:D"), large="file:///srv/large", max_inline=2048, log_format="json"
+    )
     assert load_settings(settings.for_children(), tmp_path / "none").pool == settings.pool
 
 
@@ -74,6 +76,7 @@ def test_settings_come_from_the_file_and_the_environment_and_go_to_children(tmp_
         ({"max_inline": "2GB"}, "expected .pool. max_inline to be a size from 1KB to 1MB"),
         ({"max_inline": True}, "expected .pool. max_inline to be a size"),
         ({"max_inline": "10B"}, "expected .pool. max_inline to be a size"),
+        ({"log_format": "xml"}, "expected .pool. log_format to be one of text, json, got 'xml'"),
         ("text", "expected a table .pool."),
     ],
 )

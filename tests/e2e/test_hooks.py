@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,15 @@ def handle(payload, context):
 
 
 class Stamp:
+    def __init__(self) -> None:
+        self.times: list[tuple[datetime | None, datetime | None]] = []
+
     def before_push(self, push: drumbeat.PushCall) -> None:
         for job in push.jobs:
             job.headers["stamp"] = "pushed"
+
+    def before_attempt(self, attempt: drumbeat.AttemptCall) -> None:
+        self.times.append((attempt.job.created_at, attempt.job.begun_at or attempt.job.claimed_at))
 
 
 @pytest.fixture
@@ -51,7 +58,8 @@ async def test_headers_and_large_values_survive_every_store(any_url: str, large:
         seen.append(dict(context.headers))
         return payload.upper()
 
-    async with drumbeat.connect(any_url, middleware=[Stamp()]) as db:
+    stamp = Stamp()
+    async with drumbeat.connect(any_url, middleware=[stamp]) as db:
         pool = db.pool("papers")
         ids = [await pool.push("small"), await pool.push("x" * 5000), *await pool.push_many(["é" * 3000], type="t")]
         await db.work("papers", handle)
@@ -60,6 +68,7 @@ async def test_headers_and_large_values_survive_every_store(any_url: str, large:
         assert [job.payload for job in await pool.list()] == ["small", "x" * 5000, "é" * 3000]
         stored = await (await db._store()).jobs.get(ids[1])
     assert seen == [{"stamp": "pushed"}] * 3
+    assert all(pushed and begun and pushed <= begun for pushed, begun in stamp.times)
     assert open_envelope(stored.payload).large is not None
     assert len(list(large.rglob("*.json"))) == 4
 

@@ -44,7 +44,7 @@ MiddlewareOption = Annotated[
 ]
 LogFormatOption = Annotated[
     str | None,
-    typer.Option("--log-format", metavar="text|json", help="Format of log lines. Default: DRUMBEAT_LOG_FORMAT, or text"),
+    typer.Option("--log-format", metavar="text|json", help="Format of log lines. Default: that of the settings, or text"),
 ]
 
 

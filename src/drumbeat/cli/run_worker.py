@@ -18,10 +18,10 @@ from drumbeat.composition.plane import (
     stderr_handler,
 )
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.pool_settings import check_log_format
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
 
-LOG_FORMAT_VARIABLE = "DRUMBEAT_LOG_FORMAT"  #: environment variable: the default of --log-format, also for spawned workers
 NOTHING_TO_DO = 6  #: exit code of ``pool work --once`` when there was no job to claim
 
 
@@ -63,12 +63,10 @@ def run_job_worker(
 
 
 def _log_handler(log_format: str | None) -> logging.Handler:
-    """Return a handler that writes text or JSON to standard error. Raises InvalidInput."""
+    """Return a handler that writes text or JSON to standard error; None: as the settings say. Raises InvalidSettings."""
     from drumbeat.client import JobLogFilter
 
-    chosen = log_format or os.environ.get(LOG_FORMAT_VARIABLE) or "text"
-    if chosen not in ("text", "json"):
-        raise InvalidInput(f"expected --log-format or {LOG_FORMAT_VARIABLE} to be text or json, got {chosen!r}")
+    chosen = load_settings(os.environ).pool.log_format if log_format is None else check_log_format(log_format, "--log-format")
     return stderr_handler(as_json=chosen == "json", only=JobLogFilter())
 
 

@@ -12,7 +12,9 @@ POOL_VARIABLES: Mapping[str, str] = {
     "middleware": "DRUMBEAT_MIDDLEWARE",
     "large": "DRUMBEAT_LARGE",
     "max_inline": "DRUMBEAT_MAX_INLINE",
+    "log_format": "DRUMBEAT_LOG_FORMAT",
 }
+LOG_FORMATS = ("text", "json")
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|KB|MB)?", re.IGNORECASE)
 _UNITS = {"b": 1, "kb": 1024, "mb": 1024 * 1024}
 _LEAST, _MOST = 1024, 1024 * 1024  #: bounds of max_inline
@@ -26,6 +28,7 @@ class PoolSettings:
     middleware: tuple[str, ...] = ()  #: as module:object, in this order
     large: str | None = None  #: ``file:///FOLDER`` or ``s3://BUCKET/PREFIX?endpoint=…``; None: everything is in the store
     max_inline: int = 64 * 1024  #: bytes of JSON
+    log_format: str = LOG_FORMATS[0]  #: of the log lines that a worker writes to standard error
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables that give another process these settings. They contain no secret."""
@@ -33,6 +36,7 @@ class PoolSettings:
             "middleware": ",".join(self.middleware),
             "large": self.large or "",
             "max_inline": "" if self.max_inline == NO_POOL_SETTINGS.max_inline else f"{self.max_inline}B",
+            "log_format": "" if self.log_format == NO_POOL_SETTINGS.log_format else self.log_format,
         }
         return {POOL_VARIABLES[name]: value for name, value in found.items() if value}
 
@@ -54,7 +58,15 @@ def read_pool_settings(table: Any, where: str, environment: Mapping[str, str]) -
         middleware=_middleware(given.get("middleware", ())),
         large=_large(given.get("large")),
         max_inline=_size(given["max_inline"]) if "max_inline" in given else NO_POOL_SETTINGS.max_inline,
+        log_format=check_log_format(given.get("log_format", NO_POOL_SETTINGS.log_format), "[pool] log_format"),
     )
+
+
+def check_log_format(value: Any, name: str) -> str:
+    """Return the format of log lines if there is such a format. Raises InvalidSettings."""
+    if value not in LOG_FORMATS:
+        raise InvalidSettings(f"expected {name} to be one of {', '.join(LOG_FORMATS)}, got {short_repr(value)}")
+    return str(value)
 
 
 def _middleware(value: Any) -> tuple[str, ...]:

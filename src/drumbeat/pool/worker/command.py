@@ -106,7 +106,8 @@ def _environment(context: JobContext) -> dict[str, str]:
     """Return the worker's environment variables without secrets, plus variables that describe the job."""
     inherited = {name: value for name, value in os.environ.items() if not _is_secret(name, value)}
     job = {"DRUMBEAT_JOB_ID": context.job_id, "DRUMBEAT_JOB_TYPE": context.type, "DRUMBEAT_JOB_ATTEMPT": str(context.attempt)}
-    return {**inherited, **job}
+    trace = {"TRACEPARENT": context.headers["traceparent"]} if "traceparent" in context.headers else {}
+    return {**inherited, **job, **trace}
 
 
 def _is_secret(name: str, value: str) -> bool:
