@@ -67,11 +67,11 @@ class AttemptRunner:
         outcome = None
         try:
             outcome = await self._verdict(held, begin, before)
-            return outcome
         finally:
             for call in started:
                 call.outcome, call.exception = outcome, held.context.exception
-                await middleware.ended(call)
+                await _unless_stopped(held, middleware.ended(call))
+        return outcome
 
     async def _verdict(
         self,
@@ -139,6 +139,15 @@ class AttemptRunner:
         if wait is None:
             wait = retry_delay(job.backoff, job.failures + 1, self.chance())
         return JobOutcome(token=job.token, outcome=outcome, error=found.error, retry_in=wait, fatal=found.fatal)
+
+
+async def _unless_stopped(held: InFlightJob, hooks: Coroutine[Any, Any, None]) -> None:
+    """Run hooks after an attempt. If the job is stopped meanwhile, they are cancelled, and the job keeps its outcome."""
+    try:
+        await hooks
+    except asyncio.CancelledError:
+        if held.stop_outcome is None:
+            raise
 
 
 def _why(outcome: AttemptOutcome) -> str:
