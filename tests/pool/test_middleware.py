@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,9 +11,13 @@ import pytest
 from drumbeat import testing
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AttemptOutcome, JobStatus
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.envelope import MARK
 from drumbeat.pool.middleware import HOOKS, AttemptCall, Middleware, MiddlewareChain, PushCall, load_middleware
+from drumbeat.pool.plugins import NO_PLUGINS
+from drumbeat.pool.worker.assemble import job_workload
 from drumbeat.pool.worker.context import JobContext, JobFailure
+from drumbeat.pool.worker.options import WorkPlan
 
 SEEN: list[str] = []  #: what the middleware in this module has seen, when loaded by name
 
@@ -252,3 +257,27 @@ def test_a_class_is_loaded_as_an_object_of_it() -> None:
     (found,) = load_middleware(["pool.test_middleware:Recorder"])
 
     assert type(found).__name__ == "Recorder"
+
+
+async def test_a_job_poisoned_by_a_crash_is_told_by_the_worker_that_takes_it_back() -> None:
+    told: list[tuple[str, object, object]] = []
+
+    class Alarm:
+        def before_push(self, push: PushCall) -> None:
+            push.jobs[0].headers["a"] = "b"
+
+        def on_poison(self, attempt: AttemptCall) -> None:
+            told.append((attempt.job.job_id, attempt.headers, attempt.outcome and attempt.outcome.outcome))
+
+    async with testing.pool(middleware=[Alarm()]) as pool:
+        job_id = await pool.push(1, max_crashes=1)
+        await pool.claim(lease=timedelta(minutes=1))
+        worker = Holder(pool_id=pool.pool_id, worker_id=WorkerId("w"), instance="i")
+        plugins = NO_PLUGINS.with_middleware([Alarm()])
+        workload = job_workload(pool.store, await pool.get(), worker, WorkPlan(), pool.clock, handlers={}, plugins=plugins)
+        for _ in range(2):
+            await pool.clock.advance(timedelta(minutes=2))
+            await workload._claims.expire()
+
+        assert (await pool.job(job_id)).status is JobStatus.POISONED
+    assert told == [(job_id, {"a": "b"}, AttemptOutcome.CRASHED)]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput, LargeLost, LargeUnavailable, LargeValueError
-from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob
+from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.envelope import needs_envelope, open_envelope, seal
 from drumbeat.pool.large.values import MOST_LARGE, LargeValues, fetch_value
-from drumbeat.pool.middleware import MiddlewareChain, OutgoingJob
+from drumbeat.pool.middleware import AttemptCall, MiddlewareChain, OutgoingJob
 from drumbeat.pool.payload import MOST_BYTES, as_json
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,17 @@ class PoolPlugins:
             except LargeLost as exc:
                 await poison(job, str(exc))
         return opened
+
+    async def tell_poisoned(self, jobs: Sequence[Job]) -> None:
+        """Call the hook ``on_poison`` for those of the jobs that are poisoned, because their workers crashed."""
+        if self.middleware is None:
+            return
+        for job in jobs:
+            if job.status is JobStatus.POISONED:
+                envelope = open_envelope(job.payload)
+                outcome = JobOutcome(token=job.token, outcome=AttemptOutcome.CRASHED, error=job.last_error)
+                call = AttemptCall(job=replace(job, payload=envelope.value), headers=dict(envelope.headers), outcome=outcome)
+                await self.middleware.call("on_poison", call)
 
     async def opened_result(self, job: Job) -> Any:
         """Return a job's result as its handler returned it. Raises LargeValueError."""

@@ -2,9 +2,10 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.job import Job
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
 from drumbeat.pool.middleware import load_middleware
@@ -35,6 +36,11 @@ def job_workload(
     InvalidInput for a handler that cannot run in the plan's executor."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
         check_importable(handlers)
+    loaded = [plugins]  #: replaced when the middleware of the plan is loaded, together with the handlers
+
+    async def taken_back(jobs: Sequence[Job]) -> None:
+        await loaded[0].tell_poisoned(jobs)
+
     claims = Claims(
         queue=store.queue,
         jobs=store.jobs,
@@ -45,18 +51,20 @@ def job_workload(
         lease=plan.lease_for(pool.thresholds),
         capabilities=plan.capabilities,
         ahead=bool(plan.prefetch),
+        on_taken_back=taken_back,
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )
 
     def attempts() -> AttemptRunner:
         found = load_all(plan.handlers) if handlers is None else handlers
+        loaded[0] = plugins.with_middleware(load_middleware(plan.middleware))
         return AttemptRunner(
             handlers=found,
             executor=executor(plan.executor),
             clock=clock,
             chance=chance,
             timeout=plan.timeout,
-            plugins=plugins.with_middleware(load_middleware(plan.middleware)),
+            plugins=loaded[0],
         )
 
     return JobWorkload(plan, claims, attempts, clock, _memory(plan.executor))

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -31,6 +31,7 @@ class Claims:
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
+    on_taken_back: Callable[[Sequence[Job]], Awaitable[None]] | None = None  #: called with jobs that ``expire`` took back
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
         """Write job outcomes and claim up to ``limit`` jobs, in one transaction.
@@ -98,4 +99,6 @@ class Claims:
         jobs = await self.queue.expire()
         for pool_id, count in Counter(job.pool_id for job in jobs).items():
             log.warning("took back %d jobs of pool %s: their leases were no longer renewed", count, pool_id)
+        if jobs and self.on_taken_back is not None:
+            await self.on_taken_back(jobs)
         return jobs
