@@ -38,24 +38,19 @@ class PoolPlugins:
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob], send: Send) -> Sequence[JobId]:
         """Push jobs by ``send``, with the headers that middleware adds, and with large payloads stored outside the store."""
         if self.middleware is None or not self.middleware.has("before_push", "after_push"):
-            return await send(await self._sealed(pool_id, jobs))
+            return await send(_escaped(jobs) if self.large is None else await self.large.store_jobs(pool_id, jobs))
 
         async def send_with_headers(outgoing: Sequence[OutgoingJob]) -> Sequence[JobId]:
             return await send(await self._sealed(pool_id, jobs, [job.headers for job in outgoing]))
 
         return await self.middleware.around_push(pool_id, jobs, send_with_headers)
 
-    async def _sealed(
-        self, pool_id: PoolId, jobs: Sequence[NewJob], headers: Sequence[dict[str, str]] | None = None
-    ) -> Sequence[NewJob]:
+    async def _sealed(self, pool_id: PoolId, jobs: Sequence[NewJob], headers: Sequence[dict[str, str]]) -> Sequence[NewJob]:
         if self.large is not None:
             return await self.large.store_jobs(pool_id, jobs, headers)
-        if headers is not None and any(headers):
+        if any(headers):
             return [replace(job, payload=seal(job.payload, each)) for job, each in zip(jobs, headers, strict=True)]
-        payloads = jobs.payloads if isinstance(jobs, AlikeJobs) else [job.payload for job in jobs]
-        if not any(map(needs_envelope, payloads)):
-            return jobs
-        return [replace(job, payload=seal(job.payload)) for job in jobs]
+        return _escaped(jobs)
 
     async def opened(self, job: Job, most: int = MOST_LARGE) -> Job:
         """Return a job with its payload and result as they were pushed and returned. A large value of more than ``most`` bytes
@@ -118,6 +113,15 @@ class PoolPlugins:
                 raise
             log.warning("the result of job %s is kept in the store, although it is large: %s", job.job_id, exc)
             return seal(value)
+
+
+def _escaped(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """Return the jobs, with those payloads in an envelope that would be taken for one."""
+    payloads = jobs.payloads if isinstance(jobs, AlikeJobs) else [job.payload for job in jobs]
+    for payload in payloads:
+        if needs_envelope(payload):
+            return [replace(job, payload=seal(job.payload)) for job in jobs]
+    return jobs
 
 
 def _fits(value: Any) -> bool:
