@@ -94,9 +94,7 @@ class TestSlots:
     async def test_starts_at_the_same_time_take_no_more_slots_than_there_are(self, tmp_path: Path, spawners: int) -> None:
         settings = LocalSettings(slots=2)
         async with AsyncExitStack() as stack:
-            opened = [
-                await stack.enter_async_context(LocalSpawner(tmp_path, {}, settings=settings)) for _ in range(spawners)
-            ]
+            opened = [await stack.enter_async_context(LocalSpawner(tmp_path, {}, settings=settings)) for _ in range(spawners)]
             orders = [local_order(f"w{n}") for n in range(6)]
             starts = [opened[n % spawners].spawn(order) for n, order in enumerate(orders)]
             started = await asyncio.gather(*starts, return_exceptions=True)

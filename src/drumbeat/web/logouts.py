@@ -41,10 +41,10 @@ class Logouts:
     async def refresh(self) -> None:
         """Read which sessions have ended, unless they were read a moment ago. Raises StoreError if they were never read: until
         then any session might have been logged out. A later failure is only logged."""
-        if self._is_fresh or (self._reading.locked() and self._read_at is not None):
+        if self._is_fresh() or (self._reading.locked() and self._read_at is not None):
             return
         async with self._reading:
-            if self._is_fresh:
+            if self._is_fresh():
                 return
             try:
                 await self._read()
@@ -54,7 +54,6 @@ class Logouts:
                 log.warning("failed to read which sessions were logged out: %s; retrying", exc)
             self._read_at = self._clock.elapsed()
 
-    @property
     def _is_fresh(self) -> bool:
         return self._read_at is not None and self._clock.elapsed() - self._read_at < EVERY
 

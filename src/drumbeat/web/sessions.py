@@ -1,4 +1,4 @@
-"""Login sessions as signed cookies: they survive a restart, and end by age, by logout (see logouts.py), or when a token changes."""
+"""Login sessions as signed cookies: they survive a restart, and end by age, by logout (logouts.py), or when a token changes."""
 
 import base64
 import binascii

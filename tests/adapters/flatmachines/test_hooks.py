@@ -263,7 +263,9 @@ async def test_a_worker_without_a_row_keeps_the_jobs_whose_leases_are_valid(stor
     first = await act(store, "list_stale_workers", "reap_stale_workers", pool_id="papers")
     extended = await statuses(store, old, new)
     await clock.advance(timedelta(minutes=59))
-    await store.queue.renew((await store.jobs.get(JobId(new))).holder, [(await store.jobs.get(JobId(new))).token], LEASE)
+    held = await store.jobs.get(JobId(new))
+    assert held.holder is not None
+    await store.queue.renew(held.holder, [held.token], LEASE)
     await clock.advance(timedelta(minutes=2))
     second = await act(store, "list_stale_workers", "reap_stale_workers", pool_id="papers")
 

@@ -216,7 +216,9 @@ def remaining(decision: GuardrailDecision) -> list[int]:
         pytest.param(SOFT, [ONE_OF_FOUR] * 5, [[3], [], [], [], []], id="too few to fail"),
         pytest.param(SOFT, [MOST, MOST, ALL, ALL, ALL], [[3], [], [2], [1], [0]], id="all, in the end"),
         pytest.param(SOFT, [ALL, ALL, MOST, ALL], [[2], [1], [3], [2]], id="anew"),
-        pytest.param(replace(SOFT, fail_threshold=FailThreshold.MAJORITY), [HALF, MOST, MOST, MOST], [[3], [2], [1], [0]], id="most"),
+        pytest.param(
+            replace(SOFT, fail_threshold=FailThreshold.MAJORITY), [HALF, MOST, MOST, MOST], [[3], [2], [1], [0]], id="most"
+        ),
         pytest.param(replace(SOFT, fail_threshold=FailThreshold.ANY), [ONE_OF_FOUR] * 3, [[2], [1], [0]], id="any"),
         pytest.param(replace(SOFT, mode=GuardrailMode.HARD), [ONE_OF_FOUR], [[0]], id="at once"),
     ],

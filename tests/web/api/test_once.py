@@ -162,6 +162,7 @@ async def replayed(api: httpx.AsyncClient, key: str) -> httpx.Response:
 
 async def test_a_key_is_free_again_when_its_time_is_over() -> None:
     from drumbeat.core.answer import RequestAnswer
+
     clock = ManualClock()
     store = MemoryStore(clock)
     await store.answers.hold("k", "f", KEPT_FOR)

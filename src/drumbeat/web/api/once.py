@@ -1,7 +1,7 @@
 """Idempotency keys: a request repeated with its key gets the first response again and has no further effect.
 
-A key is reserved for a day before the request is processed, and freed only if the request fails. So a request that succeeded has
-no further effect even if its response could not be stored, or the server died: then a repeated request is refused.
+A key is reserved for a day before the request is processed, and freed only if the request fails. So a request that succeeded
+has no further effect even if its response could not be stored, or the server died: then a repeated request is refused.
 """
 
 import logging
