@@ -143,6 +143,7 @@ class Host:
 
     address: str
     slots: int = 1
+    disks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,13 +206,17 @@ class TestSettings:
         [
             ({"hots": []}, "engine e has no setting 'hots'; expected some of hosts, name, wait, price"),
             ({"hosts": "a"}, "engine e: expected hosts to be a list, got 'a'"),
-            ({"hosts": ["a"]}, "engine e: expected hosts to be a table, got 'a'"),
-            ({"hosts": [{"address": 1}]}, "engine e: hosts: expected address to be a text, got 1"),
+            ({"hosts": ["a"]}, "engine e: expected item 1 of hosts to be a table, got 'a'"),
+            ({"hosts": [{"address": 1}]}, "engine e: item 1 of hosts: expected address to be a text, got 1"),
             (
                 {"hosts": [{"address": "a", "slot": 1}]},
-                "engine e: hosts has no setting 'slot'; expected some of address, slots",
+                "engine e: item 1 of hosts has no setting 'slot'; expected some of address, slots, disks",
             ),
-            ({"hosts": [{}]}, "engine e: hosts: expected address, got none"),
+            ({"hosts": [{"address": "a"}, {}]}, "engine e: item 2 of hosts: expected address, got none"),
+            (
+                {"hosts": [{"address": "a"}, {"address": "b", "disks": ["x", 2]}]},
+                "engine e: item 2 of hosts: expected item 2 of disks to be a text, got 2",
+            ),
             ({"name": 1}, "engine e: expected name to be a text, got 1"),
             ({"wait": "soon"}, "engine e: expected wait to be seconds, or a duration such as 30s, 10m or 2h, got 'soon'"),
             ({"wait": -1}, "expected wait to be seconds"),

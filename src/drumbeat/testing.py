@@ -27,6 +27,7 @@ __all__ = ["ManualClock", "Ran", "TestPool", "pool"]
 Function = Callable[..., Any]
 _WORKER = WorkerId("test-worker")
 _LEASE = timedelta(days=365)
+_PAGE = 10_000  #: jobs per read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +113,21 @@ class TestPool(Pool):
         paused_until = (await self.store.pools.get(self.pool_id)).paused_until
         if paused_until is not None and paused_until > now:
             return paused_until - now if paused_until < FOREVER else None
-        pending = await self.store.jobs.list(self.pool_id, statuses=[JobStatus.PENDING], limit=10_000)
+        pending = await self._pending()
         waits = [job.not_before - now for job in pending if job.not_before is not None and job.not_before > now]
         rates = {job.group_rate for job in pending if job.group_rate is not None}
         waits += [rate.per / rate.count for rate in rates if waited < rate.per * 2]
         return min(waits, default=None)
+
+    async def _pending(self) -> list[Job]:
+        """Return all pending jobs, read page by page."""
+        pending: list[Job] = []
+        while True:
+            after = pending[-1].job_id if pending else None
+            page = await self.store.jobs.list(self.pool_id, statuses=[JobStatus.PENDING], after=after, limit=_PAGE)
+            pending += page
+            if len(page) < _PAGE:
+                return pending
 
 
 class _Inline:
