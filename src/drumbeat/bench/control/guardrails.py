@@ -122,14 +122,10 @@ def _connections(view: GuardView) -> int:
     return sum(worker.target for worker in view.workers)
 
 
-def _patience(view: GuardView) -> int:
-    """For how many checks in a row a threshold must be exceeded before the run fails."""
-    return 1 if view.guardrails.mode is GuardrailMode.HARD else view.guardrails.patience_intervals
-
-
 def _queue_failure(view: GuardView, state: GuardState) -> GuardFailure | None:
     rails = view.guardrails
-    if rails.mode is GuardrailMode.WARN or state.queued_intervals < _patience(view):
+    patience = 1 if rails.mode is GuardrailMode.HARD else rails.patience_intervals
+    if rails.mode is GuardrailMode.WARN or state.queued_intervals < patience:
         return None
     found = f"{view.waiting} of {_connections(view)} connections waited in the server"
     reason = f"{found}, more than {rails.max_queued_percent:g} %, for {state.queued_intervals} checks"
@@ -256,13 +252,9 @@ def _types(overload: Overload) -> str:
 
 
 def _warnings(view: GuardView, state: GuardState, overload: Overload) -> tuple[NewEvent, ...]:
-    """Return a warning for each exceeded threshold, with the number of further checks above it until the run fails.
-
-    That number counts down only while enough workers are overloaded to fail the run; in hard mode one is enough."""
-    patience, is_hard = _patience(view), view.guardrails.mode is GuardrailMode.HARD
-    remaining = patience - (state.over_threshold_intervals if is_hard else state.failing_intervals)
+    patience = view.guardrails.patience_intervals
     workers = (("cpu", overload.over_cpu), ("memory", overload.over_memory))
-    warned = [_warning(threshold, over, remaining) for threshold, over in workers if over]
+    warned = [_warning(threshold, over, patience - state.over_threshold_intervals) for threshold, over in workers if over]
     if state.queued_intervals:
         warned.append(_warning("queue", (), patience - state.queued_intervals))
     return tuple(warned)
