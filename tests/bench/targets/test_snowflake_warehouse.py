@@ -231,3 +231,12 @@ class TestCredits:
 
         assert first["cost"]["total"] == 14.0
         assert again["cost"] == {"total": 17.0, "currency": "EUR", "per_1000_operations": 17.0, "credits": 15.0}
+
+    def test_credits_replace_the_hours_of_the_database_in_a_cost(self) -> None:
+        prices = Prices(worker_hour=1.0, target_hour=4.0, credit=3.0)
+        stored = {"cost": {"total": 6.0, "currency": "USD", "per_1000_operations": 6.0, "target": 4.0}}
+
+        first = with_credits(stored, prices, {"estimated": 4.0}, 1000)
+        again = with_credits(first, prices, {"estimated": 5.0}, 1000)
+
+        assert (first["cost"]["total"], again["cost"]["total"]) == (2.0 + 12.0, 2.0 + 15.0)
