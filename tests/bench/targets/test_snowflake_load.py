@@ -13,8 +13,9 @@ from drumbeat.bench.model import ErrorClass, KeyValue, Kind, Load, Statement
 from drumbeat.bench.targets.contract import Running, draw, load, operation
 from drumbeat.bench.targets.placeholders import scripts
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
+from drumbeat.bench.targets.snowflake_address import quoted_stored, stored_name
 from drumbeat.bench.targets.snowflake_session import IfRunning, TaggedSession, classify, failure_of
-from drumbeat.bench.targets.snowflake_tables import snowflake_ddl
+from drumbeat.bench.targets.snowflake_tables import quoted, shown_name, snowflake_ddl
 from drumbeat.bench.workloads.columns import dialect_of
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
 from drumbeat.core.errors import InvalidInput
@@ -196,6 +197,24 @@ class TestTables:
         assert set(records["outcome"].tolist()) == {OK}, running.engine.error_samples
         assert set(records["kind"].tolist()) == {0, 1, 2, 3}
         assert [column.name for column in described.columns][-1] == '"Mixed Case"'
+
+    @pytest.mark.parametrize(
+        "name", ["my-table", '"my-table"', '"lower"', '"dotted.name"', 'PUBLIC."my-table"', "public.plain"]
+    )
+    async def test_a_table_is_described_whether_or_not_its_name_needs_quotes(
+        self, snowflake: SnowflakeServer, name: str
+    ) -> None:
+        async with SnowflakeTarget(snowflake.new_database()) as opened:
+            await opened.define([f"CREATE INTERACTIVE TABLE {quoted(name)} CLUSTER BY (k) AS SELECT 1 AS k"])
+            described = await opened.describe(name)
+
+        assert described.rows == 1
+        assert described.read_only == "is an interactive table, which can only be read"
+
+    @pytest.mark.parametrize("stored", ["T", "lower", "my-table", "dotted.name", 'with "quotes"'])
+    def test_a_stored_name_is_shown_as_it_can_be_written(self, stored: str) -> None:
+        assert stored_name(shown_name(stored)) == stored
+        assert quoted(shown_name(stored)) == quoted_stored(stored)
 
     def test_a_table_without_a_key_stays_a_standard_table(self) -> None:
         keyed = ["CREATE TABLE t (k INT PRIMARY KEY)", "CREATE INDEX by_k ON t (k)"]

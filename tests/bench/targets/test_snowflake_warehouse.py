@@ -66,6 +66,12 @@ class TestChanges:
     def test_only_what_is_wanted_and_differs_is_changed(self, wanted: WarehouseSettings, statements: list[str]) -> None:
         assert changes_of(ROW, wanted) == statements
 
+    @pytest.mark.parametrize("stored", ["load_wh", "Load-WH"])
+    def test_a_warehouse_that_was_created_with_quotes_is_changed_itself(self, stored: str) -> None:
+        changes = changes_of({**ROW, "name": stored}, WarehouseSettings(resume=True))
+
+        assert changes == [f'ALTER WAREHOUSE "{stored}" RESUME IF SUSPENDED']
+
     @pytest.mark.parametrize("name", ["XSMALL", "x-small", "X_Small"])
     def test_a_size_may_be_spelled_as_people_do(self, name: str) -> None:
         assert size_named(name) == "X-Small"

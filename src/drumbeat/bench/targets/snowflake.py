@@ -35,6 +35,7 @@ from drumbeat.bench.targets.snowflake_tables import (
     Row,
     description_of,
     like_pattern,
+    name_parts,
     quoted,
     single_key,
     snowflake_ddl,
@@ -150,12 +151,11 @@ class SnowflakeTarget:
 
     async def _shown(self, table: str) -> Row | None:
         """Return the table's row of SHOW TABLES, with its kind and its estimated number of rows; None if it is not listed."""
-        *place, name = [part.strip('"') if part.startswith('"') else part.upper() for part in table.split(".")]
-        where = f" IN SCHEMA {'.'.join(quoted(part) for part in table.split('.')[:-1])}" if place else ""
-        rows = await self._checked(
-            f"SHOW TABLES for {table!r}", lambda connection: _rows(connection, f"SHOW TABLES LIKE {like_pattern(name)}{where}")
-        )
-        return next((row for row in rows if row["name"] == name), None)
+        *place, last = name_parts(table)
+        stored, where = stored_name(last), f" IN SCHEMA {quoted('.'.join(place))}" if place else ""
+        sql = f"SHOW TABLES LIKE {like_pattern(stored)}{where}"
+        rows = await self._checked(f"SHOW TABLES for {table!r}", lambda connection: _rows(connection, sql))
+        return next((row for row in rows if row["name"] == stored), None)
 
     async def _bounds(self, table: str, key: str | None, columns: Sequence[Row]) -> tuple[int | None, int | None]:
         kinds = {quoted(str(row["name"])): value_type(str(row["type"])) for row in columns}

@@ -205,8 +205,12 @@ def quoted_part(name: str) -> str:
     """Quote one name. A name that needs no quotes becomes upper case, as Snowflake stores unquoted names in upper case."""
     if len(name) > 1 and name[0] == name[-1] == '"':
         return name
-    plain = name.upper() if _PLAIN.fullmatch(name) else name
-    return '"' + plain.replace('"', '""') + '"'
+    return quoted_stored(name.upper() if _PLAIN.fullmatch(name) else name)
+
+
+def quoted_stored(stored: str) -> str:
+    """Quote a name that is already as Snowflake stores it, such as a name in a row of SHOW. Its case is kept."""
+    return '"' + stored.replace('"', '""') + '"'
 
 
 def stored_name(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from drumbeat.bench.model import ServerSignals
 from drumbeat.bench.model.warehouse import SIZES, WarehouseSettings, size_named
-from drumbeat.bench.targets.snowflake_address import quoted_part
+from drumbeat.bench.targets.snowflake_address import quoted_stored
 
 _QUEUED = "Warehouse:queued"
 
@@ -26,7 +26,7 @@ def signals_of(row: Mapping[str, Any]) -> ServerSignals:
 
 def changes_of(row: Mapping[str, Any], wanted: WarehouseSettings) -> list[str]:
     """Return the SQL that gives a warehouse the wanted settings; empty if the warehouse already has them."""
-    name, said = quoted_part(str(row["name"])), []
+    name, said = quoted_stored(str(row["name"])), []
     if wanted.size is not None and size_named(wanted.size) != row["size"]:
         said.append(f"WAREHOUSE_SIZE = '{size_named(wanted.size).upper()}'")
     for setting, value in (("MIN_CLUSTER_COUNT", wanted.min_clusters), ("MAX_CLUSTER_COUNT", wanted.max_clusters)):
