@@ -216,6 +216,17 @@ class TestTables:
         assert stored_name(shown_name(stored)) == stored
         assert quoted(shown_name(stored)) == quoted_stored(stored)
 
+    @pytest.mark.parametrize(("column", "key"), [('"id"', '"id"'), ('"Order.Id"', '"Order.Id"'), ("id", "id")])
+    async def test_the_range_of_a_key_is_found_whether_or_not_its_name_needs_quotes(
+        self, target: SnowflakeTarget, column: str, key: str
+    ) -> None:
+        await target.define([f"CREATE TABLE keyed ({column} BIGINT PRIMARY KEY, v INTEGER)"])
+        await target.load_rows("keyed", [column, "v"], [(7, 1), (9, 1)])
+
+        described = await target.describe("keyed")
+
+        assert (described.key, described.key_low, described.key_high) == (key, 7, 9)
+
     def test_a_table_without_a_key_stays_a_standard_table(self) -> None:
         keyed = ["CREATE TABLE t (k INT PRIMARY KEY)", "CREATE INDEX by_k ON t (k)"]
         keyless = ["create table if not exists h (k INT)", "CREATE INDEX by_h ON h (k)"]

@@ -37,6 +37,7 @@ from drumbeat.bench.targets.snowflake_tables import (
     like_pattern,
     name_parts,
     quoted,
+    shown_name,
     single_key,
     snowflake_ddl,
     value_type,
@@ -158,8 +159,8 @@ class SnowflakeTarget:
         return next((row for row in rows if row["name"] == stored), None)
 
     async def _bounds(self, table: str, key: str | None, columns: Sequence[Row]) -> tuple[int | None, int | None]:
-        kinds = {quoted(str(row["name"])): value_type(str(row["type"])) for row in columns}
-        if key is None or kinds.get(quoted(key)) not in (ValueType.INT, ValueType.BIGINT):
+        kinds = {shown_name(str(row["name"])): value_type(str(row["type"])) for row in columns}
+        if key is None or kinds.get(key) not in (ValueType.INT, ValueType.BIGINT):
             return None, None
         name = quoted(key)
         sql = f"SELECT MIN({name}), MAX({name}) FROM {table}"  # noqa: S608
