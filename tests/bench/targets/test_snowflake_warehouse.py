@@ -12,7 +12,7 @@ from drumbeat.bench.control.modes.stability import queueing
 from drumbeat.bench.model import FindMaxPlan, Prices
 from drumbeat.bench.model.figures import Figures
 from drumbeat.bench.model.warehouse import WarehouseSettings, size_named
-from drumbeat.bench.results.cost import cost, with_credits
+from drumbeat.bench.results.cost import cost, credits_in, with_credits
 from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.interface import HasWarehouse, KeepsHistory
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
@@ -44,6 +44,13 @@ ROW = {
 async def target(snowflake: SnowflakeServer) -> AsyncIterator[SnowflakeTarget]:
     async with SnowflakeTarget(snowflake.new_database()) as opened:
         yield opened
+
+
+def meter(snowflake: SnowflakeServer, hour: datetime, used: float, warehouse: str = "COMPUTE_WH") -> None:
+    """Let Snowflake show the credits of a warehouse in the hour that begins then."""
+    span = {"start_time": hour.isoformat(), "end_time": (hour + timedelta(hours=1)).isoformat()}
+    parts = {"credits_used_compute": used, "credits_used_cloud_services": 0.0}
+    snowflake.command("metering", **span, **parts, warehouse_name=warehouse, credits_used=used)
 
 
 class TestChanges:
@@ -207,16 +214,75 @@ class TestCredits:
         self, snowflake: SnowflakeServer, target: SnowflakeTarget
     ) -> None:
         snowflake.command("warehouse", name="COMPUTE_WH", size="Medium", min_cluster_count=1, max_cluster_count=1)
-        since, until = datetime(2026, 1, 1, 10, tzinfo=UTC), datetime(2026, 1, 1, 10, 30, tzinfo=UTC)
+        since, until = datetime(2026, 1, 1, 10, 15, tzinfo=UTC), datetime(2026, 1, 1, 10, 45, tzinfo=UTC)
 
         estimated = await target.credits_used(since, until)
-        row = {"warehouse_name": "COMPUTE_WH", "credits_used_compute": 2.5, "credits_used_cloud_services": 0.1}
-        hour = {"start_time": "2026-01-01T10:00:00+00:00", "end_time": "2026-01-01T11:00:00+00:00"}
-        snowflake.command("metering", **hour, **row, credits_used=2.6)
+        meter(snowflake, datetime(2026, 1, 1, 10, tzinfo=UTC), 2.6)
         metered = await target.credits_used(since, until)
 
         assert estimated == {"clusters": 1.0, "estimated": 2.0, "per_hour": 4.0}
-        assert metered["metered"] == 2.6
+        assert metered == {**estimated, "metered": 2.6, "metered_hours": 1.0}
+
+    async def test_credits_count_as_metered_when_every_hour_of_the_run_is_there(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget
+    ) -> None:
+        first = datetime(2026, 1, 1, 10, tzinfo=UTC)
+        since, until = first + timedelta(minutes=50), first + timedelta(hours=2)
+
+        for hour in (-1, 0, 2):  # the hours before and after the run do not count
+            meter(snowflake, first + timedelta(hours=hour), 7.0)
+        early = await target.credits_used(since, until)
+        meter(snowflake, first + timedelta(hours=1), 1.5)
+        late = await target.credits_used(since, until)
+
+        assert "metered" not in early
+        assert (late["metered"], late["metered_hours"]) == (8.5, 2.0)
+
+    async def test_an_hour_that_has_not_ended_is_not_metered(self, snowflake: SnowflakeServer, target: SnowflakeTarget) -> None:
+        now = datetime.fromtimestamp(time.time(), UTC)  # noqa: TID251
+        this_hour = now.replace(minute=0, second=0, microsecond=0)
+        for hour in range(2):  # the test may begin in one hour and end in the next
+            meter(snowflake, this_hour + timedelta(hours=hour), 0.1)
+
+        found = await target.credits_used(now - timedelta(minutes=1), this_hour + timedelta(hours=2))
+
+        assert "estimated" in found
+        assert "metered" not in found
+
+    async def test_credits_are_estimated_if_the_role_may_not_read_the_metering(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget
+    ) -> None:
+        since = datetime(2026, 1, 1, 10, tzinfo=UTC)
+        snowflake.fail("WAREHOUSE_METERING_HISTORY", number=3001, sqlstate="42501", message="Insufficient privileges")
+
+        found = await target.credits_used(since, since + timedelta(hours=1))
+
+        assert "estimated" in found
+        assert "metered" not in found
+
+    async def test_a_warehouse_with_a_name_in_quotes_is_metered(self, snowflake: SnowflakeServer) -> None:
+        since = datetime(2026, 1, 1, 10, tzinfo=UTC)
+        meter(snowflake, since, 2.0, "load-wh")
+        snowflake.lie("SHOW WAREHOUSES", ["name", "type", "size"], [["load-wh", "STANDARD", "X-Small"]])
+        async with SnowflakeTarget(snowflake.url("QUOTED", warehouse="load-wh") + "&monitor_warehouse=COMPUTE_WH") as opened:
+            found = await opened.credits_used(since, since + timedelta(hours=1))
+
+        assert found["metered"] == 2.0
+
+    @pytest.mark.parametrize(
+        ("used", "counted"),
+        [
+            ({}, None),
+            ({"estimated": 2.0}, 2.0),
+            ({"estimated": 2.0, "metered": 9.0, "metered_hours": 1.0}, 2.0),  # others used the warehouse too
+            ({"estimated": 2.0, "metered": 1.5, "metered_hours": 1.0}, 1.5),  # the run cannot have used more than all together
+            ({"metered": 9.0, "metered_hours": 1.0}, 9.0),  # no rate is known for this kind of warehouse
+        ],
+    )
+    def test_a_run_is_charged_its_estimate_and_not_what_others_used(
+        self, used: dict[str, float], counted: float | None
+    ) -> None:
+        assert credits_in({"server": {"credits": used}}) == counted
 
     def test_only_standard_warehouses_of_the_first_generation_have_a_known_rate(self) -> None:
         assert credits_per_hour(ROW) == 1
@@ -233,7 +299,7 @@ class TestCredits:
     def test_credits_are_added_to_a_cost_once(self) -> None:
         prices = Prices(worker_hour=1.0, credit=3.0, currency="EUR")
         first = with_credits({"cost": {"total": 2.0, "currency": "EUR"}}, prices, {"estimated": 4.0}, 1000)
-        again = with_credits(first, prices, {"estimated": 4.0, "metered": 5.0}, 1000)
+        again = with_credits(first, prices, {"estimated": 5.0}, 1000)
 
         assert first["cost"]["total"] == 14.0
         assert again["cost"] == {"total": 17.0, "currency": "EUR", "per_1000_operations": 17.0, "credits": 15.0}

@@ -50,13 +50,16 @@ def cost_of(record: RunRecord) -> Cost:
 
 
 def credits_in(metrics: Mapping[str, Any]) -> float | None:
-    """Return the credits in a result's metrics: metered or, if not metered yet, estimated; None if neither is known."""
+    """Return the credits of a run, from its result's metrics; None if they are not known.
+
+    They are the estimate, but not more than the server metered: that includes what others used in the same hours. If there is
+    no estimate, they are the metered credits."""
     server = metrics.get("server")
     used = server.get("credits") if isinstance(server, Mapping) else None
     if not isinstance(used, Mapping):
         return None
-    found = used.get("metered", used.get("estimated"))
-    return None if found is None else float(found)
+    known = [float(used[name]) for name in ("estimated", "metered") if used.get(name) is not None]
+    return min(known, default=None)
 
 
 def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, float], operations: int) -> Mapping[str, Any]:

@@ -224,8 +224,8 @@ class SnowflakeTarget:
         )
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
-        """Return the credits of the warehouse in this time: ``estimated`` by its size, and ``metered`` if Snowflake has counted
-        them already. Empty if the role may not see the warehouse."""
+        """Return the credits of the warehouse in this time: ``estimated`` by its size, ``metered`` once Snowflake has counted
+        every hour. Empty if the role may not see the warehouse."""
         name = self._address.warehouse or ""
         row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name))
         if row is None:
