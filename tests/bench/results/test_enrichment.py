@@ -35,13 +35,15 @@ class RecordingTarget:
     used: Mapping[str, float] = field(default_factory=dict)
     asked: list[tuple[str, datetime, datetime, int]] = field(default_factory=list)
     refuses: bool = False
+    note: str | None = None
 
     async def recorded_statements(self, run: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
         self.asked.append((run, since, until, expected))
         if self.refuses:
             raise InvalidInput("no privilege")
         found = self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
-        return RecordedStatements(statements=found, totals={"statements": found, "queued_overload_time": 7.0})
+        totals = {"statements": found, "queued_overload_time": 7.0}
+        return RecordedStatements(statements=found, totals=totals, note=self.note)
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
         return self.used
@@ -110,6 +112,15 @@ async def test_after_the_limit_the_result_says_what_is_missing(ended: MemoryStor
     assert "held 12 of about 30 statements" in str(found.enrichment_error)
     assert found.custom_metrics["server"]["measurement"]["statements"] == 12
     assert len(target.asked) == 5, "at once, and every 5 s until 20 s are over"
+
+
+async def test_a_history_that_is_not_complete_says_why(ended: MemoryStore, clock: ManualClock) -> None:
+    target = RecordingTarget([12], note="others used the account too")
+
+    found = await enrich(ended, RUN, target.opened, clock, timedelta())
+
+    assert "held 12 of about 30 statements" in str(found.enrichment_error)
+    assert "others used the account too" in str(found.enrichment_error)
 
 
 async def test_a_history_that_cannot_be_read_is_no_reason_to_lose_the_result(ended: MemoryStore, clock: ManualClock) -> None:

@@ -204,6 +204,17 @@ class TestHistory:
 
         assert (sliced.statements, usage.statements) == (5, 5)
 
+    @pytest.mark.parametrize("expected", [1, 20_001])
+    async def test_a_history_that_is_cut_is_noted(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget, expected: int
+    ) -> None:
+        since = datetime.fromtimestamp(time.time(), UTC) - timedelta(minutes=1)  # noqa: TID251
+        snowflake.lie(r"^SELECT COUNT\(\*\) FROM TABLE", ["COUNT(*)"], [[10_000]])
+
+        found = await target.recorded_statements("cut", since, since + timedelta(minutes=5), expected)
+
+        assert "at most 10,000 statements" in str(found.note)
+
     def test_the_kind_is_the_end_of_a_tag(self) -> None:
         assert kind_of(tag_of("run-1:worker-2", "POINT:LOOKUP")) == "POINT:LOOKUP"
         assert kind_of("somebody else's") == ""

@@ -79,7 +79,7 @@ def read_totals(connection: Any, tag: str, since: datetime, until: datetime, exp
             cursor.execute((_LIVE if is_live else _LATE).format(select=_SELECT, tag=_text(tag), **times))
             for found, *row in cursor.fetchall():
                 totals.add(kind_of(str(found)), row)
-            if is_live and count > 1:
+            if is_live:
                 cursor.execute(_COUNT.format(**times))
                 is_cut = is_cut or int(cursor.fetchall()[0][0]) >= _MOST_AT_ONCE
     note = "Snowflake returns at most 10,000 statements at a time, and others used the account too" if is_cut else None
