@@ -105,6 +105,16 @@ class TestChanges:
             with pytest.raises(InvalidInput, match="no warehouse 'NO_SUCH_WH'"):
                 await opened.set_warehouse(WarehouseSettings(resume=True))
 
+    async def test_without_a_named_warehouse_it_says_how_to_name_one(
+        self, snowflake: SnowflakeServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("SNOWFLAKE_WAREHOUSE", raising=False)
+        since = datetime(2026, 1, 1, tzinfo=UTC)
+        async with SnowflakeTarget(snowflake.new_database().replace("warehouse=COMPUTE_WH&", "")) as opened:
+            with pytest.raises(InvalidInput, match=r"expected the name of a warehouse, got none; .*warehouse=NAME"):
+                await opened.set_warehouse(WarehouseSettings(resume=True))
+            assert await opened.credits_used(since, since + timedelta(hours=1)) == {}
+
     async def test_a_template_may_name_another_warehouse(self, snowflake: SnowflakeServer, store: MemoryStore) -> None:
         snowflake.command("warehouse", name="OTHER_WH")
         service = ConnectionService(store, Vault())

@@ -203,7 +203,12 @@ class SnowflakeTarget:
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
         """Apply a template's settings to the warehouse, and change no others. Returns the SQL that ran. Raises InvalidInput."""
         name = self._address.warehouse
-        row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name or ""))
+        if name is None:
+            raise InvalidInput(
+                f"{self.location}: the template changes the warehouse: expected the name of a warehouse, got none; set "
+                "target.warehouse.name in the template, add warehouse=NAME to the URL, or set SNOWFLAKE_WAREHOUSE"
+            )
+        row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name))
         if row is None:
             raise InvalidInput(
                 f"{self.location} has no warehouse {name!r} that this role may see; create it, or grant USAGE on it"
@@ -225,8 +230,10 @@ class SnowflakeTarget:
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
         """Return the credits of the warehouse in this time: ``estimated`` by its size, ``metered`` once Snowflake has counted
-        every hour. Empty if the role may not see the warehouse."""
-        name = self._address.warehouse or ""
+        every hour. Empty if no warehouse is named, or if the role may not see it."""
+        name = self._address.warehouse
+        if name is None:
+            return {}
         row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name))
         if row is None:
             return {}
