@@ -38,6 +38,7 @@ ROW = {
     "queued": 2,
     "scaling_policy": "STANDARD",
 }
+SINGLE = {name: value for name, value in ROW.items() if "cluster" not in name and name != "scaling_policy"}  #: Standard Edition
 
 
 @pytest.fixture
@@ -78,6 +79,21 @@ class TestChanges:
         changes = changes_of({**ROW, "name": stored}, WarehouseSettings(resume=True))
 
         assert changes == [f'ALTER WAREHOUSE "{stored}" RESUME IF SUSPENDED']
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [WarehouseSettings(min_clusters=2), WarehouseSettings(max_clusters=2), WarehouseSettings(scaling_policy="economy")],
+    )
+    def test_clusters_are_refused_in_an_account_without_them(self, wanted: WarehouseSettings) -> None:
+        with pytest.raises(
+            InvalidInput, match=r"expected an account with multi-cluster warehouses .* got warehouse COMPUTE_WH"
+        ):
+            changes_of(SINGLE, wanted)
+
+    def test_one_cluster_is_what_an_account_without_clusters_has(self) -> None:
+        wanted = WarehouseSettings(size="Small", min_clusters=1, max_clusters=1, scaling_policy="standard")
+
+        assert changes_of(SINGLE, wanted) == ["ALTER WAREHOUSE \"COMPUTE_WH\" SET WAREHOUSE_SIZE = 'SMALL'"]
 
     @pytest.mark.parametrize("name", ["XSMALL", "x-small", "X_Small"])
     def test_a_size_may_be_spelled_as_people_do(self, name: str) -> None:
