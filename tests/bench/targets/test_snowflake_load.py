@@ -1,7 +1,7 @@
 """A load on Snowflake: tags, result cache, kinds of tables and names, errors told apart, and what becomes of a lost server."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -238,6 +238,34 @@ class TestTables:
             "DROP TABLE x",
         ]
         assert snowflake_ddl([*keyed, *keyless], "standard") == [keyed[0], keyless[0]]
+
+
+class TestLoading:
+    async def test_a_failed_rollback_does_not_hide_why_the_rows_were_refused(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget
+    ) -> None:
+        snowflake.fail("^ROLLBACK", number=300002, message="rollback failed")
+
+        with pytest.raises(InvalidInput, match="refused the rows of t: ") as caught:
+            await target.load_rows("t", ["k", "v"], [(1, 10)])
+
+        assert "rollback failed" not in str(caught.value)
+        assert await target.load_rows("t", ["k", "v"], [(4, 40)]) == 1, "the failed transaction is over"
+        assert await target.fetch("SELECT COUNT(*) FROM t") == [(4,)]
+
+    async def test_a_failed_rollback_does_not_hide_an_error_of_the_rows(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget
+    ) -> None:
+        def rows() -> Iterator[tuple[int, int]]:
+            yield (4, 40)
+            raise ValueError("no more rows")
+
+        snowflake.fail("^ROLLBACK", number=300002, message="rollback failed")
+
+        with pytest.raises(ValueError, match="no more rows"):
+            await target.load_rows("t", ["k", "v"], rows())
+
+        assert await target.fetch("SELECT COUNT(*) FROM t") == [(3,)]
 
 
 class TestErrors:

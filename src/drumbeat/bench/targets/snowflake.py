@@ -28,6 +28,7 @@ from drumbeat.bench.targets.snowflake_session import (
     connect,
     driver,
     failure_of,
+    message_of,
     session_parameters,
     tag_of,
 )
@@ -110,7 +111,7 @@ class SnowflakeTarget:
             return await lane.run(lambda: self._with_connection(work))
 
     def _with_connection(self, work: Callable[[Any], T]) -> T:
-        if self._connection is None:
+        if self._connection is None or self._connection.is_closed():
             parameters = session_parameters("", _OWN_LIMIT, cached_results=True)
             self._connection = connect(self._address, _CONNECT_LIMIT, parameters, self._address.monitor_warehouse)
         try:
@@ -308,6 +309,16 @@ def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int:
             added += len(chunk)
         _fetch(connection, "COMMIT", ())
     except BaseException:
-        _fetch(connection, "ROLLBACK", ())
+        _roll_back(connection)
         raise
     return added
+
+
+def _roll_back(connection: Any) -> None:
+    """Roll back. If that fails, close the connection, which ends its transaction too; the caller raises the first error."""
+    try:
+        _fetch(connection, "ROLLBACK", ())
+    except driver().Error as exc:
+        log.info("could not roll back: %s; closing the connection", message_of(exc))
+        with suppress(driver().Error):
+            connection.close()
