@@ -254,18 +254,19 @@ class TestLoading:
         assert await target.fetch("SELECT COUNT(*) FROM t") == [(4,)]
 
     async def test_a_failed_rollback_does_not_hide_an_error_of_the_rows(
-        self, snowflake: SnowflakeServer, target: SnowflakeTarget
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def rows() -> Iterator[tuple[int, int]]:
             yield (4, 40)
             raise ValueError("no more rows")
 
+        monkeypatch.setattr("drumbeat.bench.targets.snowflake._ROWS_AT_ONCE", 1)
         snowflake.fail("^ROLLBACK", number=300002, message="rollback failed")
 
         with pytest.raises(ValueError, match="no more rows"):
             await target.load_rows("t", ["k", "v"], rows())
 
-        assert await target.fetch("SELECT COUNT(*) FROM t") == [(3,)]
+        assert await target.fetch("SELECT COUNT(*) FROM t") == [(3,)], "the row that was sent is not kept"
 
 
 class TestErrors:
