@@ -41,7 +41,7 @@ def plane_on(store: str, **engines: Mapping[str, Any]) -> ControlPlane:
     clock = ManualClock()
     rows = MemoryStore(clock)
     name = store.partition(":")[0]
-    networked = name in ("postgresql", "redis")
+    networked = name in ("postgresql", "redis", "snowflake")
     rows.traits = StoreTraits(name=name, shared=name != "memory", networked=networked)
     return ControlPlane(Settings(store=store, state_dir=Path("state"), engines=engines), rows, clock)
 
@@ -503,3 +503,13 @@ class TestUse:
         assert (environment["DRUMBEAT_TARGET_PASSWORD"], environment["DRUMBEAT_KEY"]) == ("pw", "key")
         assert environment["DRUMBEAT_STORE"] == "postgresql://db/x"
         assert "DRUMBEAT_TARGET_PASSWORD" not in vars(plane.spawner("runpod"))["_environment"]
+
+    @pytest.mark.parametrize("store", ["redis://db/0", "snowflake://me@account/db/s"])
+    def test_the_password_of_the_store_goes_to_workers_elsewhere(self, store: str) -> None:
+        hosts = [{"name": "a", "address": "a", "user": "u", "slots": 1}]
+        plane = plane_on(store, far={"kind": "ssh", "hosts": hosts, "python": "python3"})
+        plane.settings = replace(plane.settings, store_password="pw")
+
+        environment = vars(plane.spawner("far"))["_environment"]
+
+        assert (environment["DRUMBEAT_STORE"], environment["DRUMBEAT_STORE_PASSWORD"]) == (store, "pw")

@@ -8,10 +8,10 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.store.interface import Store
 
 _EXPECTED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, redis://HOST or snowflake://USER@ACCOUNT/DATABASE/SCHEMA"
-PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
 _LAST_PORT = 65_535
