@@ -24,6 +24,12 @@ from drumbeat.core.job import (
 )
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
+from drumbeat.pool.schedules.model import (
+    JobSchedule as JobSchedule,
+    MissedTicks as MissedTicks,
+    is_schedule_key as is_schedule_key,
+)
+from drumbeat.pool.schedules.service import ScheduleStatus as ScheduleStatus
 from drumbeat.pool.service import Pool as Pool, PoolStatus as PoolStatus
 from drumbeat.pool.worker.context import JobContext as JobContext, JobFailure as JobFailure
 from drumbeat.pool.worker.handlers import handlers_of

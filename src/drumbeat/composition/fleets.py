@@ -30,6 +30,7 @@ from drumbeat.fleet.settings import load_thresholds
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.fleet.wakeup import PushWaker
 from drumbeat.pool.beats import MAX_WAIT
+from drumbeat.pool.schedules.tick_pusher import TickPusher
 from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan, plan_of
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode_action
@@ -172,8 +173,11 @@ class Fleets:
         ``on_policy`` gets the policy before a beat decides; if it raises, the beat ends. ``on_beat`` is called after each beat.
         """
         base = self._base
+        ticks = TickPusher(base.store, base.clock, process_name())
 
         async def observed(gap: timedelta) -> FleetView:
+            if (pool := await base.store.pools.find(pool_id)) is not None:
+                await ticks.try_to_push_due(pool)
             view = await observe(base.store, spawner, pool_id, gap, every=every, clock=base.clock)
             if on_policy is not None:
                 on_policy(view.policy)
