@@ -23,6 +23,7 @@ from drumbeat.core.job import (
 )
 from drumbeat.core.pool import PoolId
 from drumbeat.loop_thread import LoopThread
+from drumbeat.pool.handler_record import record_handlers as record_handlers
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
 from drumbeat.pool.service import Pool as Pool, PoolStatus as PoolStatus
 from drumbeat.pool.worker.context import JobContext as JobContext, JobFailure as JobFailure
@@ -86,6 +87,11 @@ class Connection:
         """
         work_plan = WorkPlan(**{"mode": Mode.DRAIN, **_parse_enums(plan)})
         return await (await self._open()).work(name, work_plan, handlers=handlers_of(handler), signals=False)
+
+    async def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:
+        """Record in a pool which ``module:function`` runs which type of job. The pool is created if it does not exist."""
+        plane = await self._open()
+        await record_handlers(plane.store, plane.clock, plane.pool(name), handlers, process_name())
 
     async def _open(self) -> ControlPlane:
         async with self._opening:

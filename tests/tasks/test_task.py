@@ -15,7 +15,7 @@ import pytest
 import drumbeat
 from drumbeat.core.errors import InvalidInput, JobEnded
 from drumbeat.core.job import Backoff, JobStatus, RateLimit
-from drumbeat.tasks.queue import StoreQueue, queues, record_handlers
+from drumbeat.tasks.queue import StoreQueue, queues
 from tasks import examples
 from tasks.examples import Order, add, limited, not_json, once_per_argument, once_per_number, send, send_last, ship, total
 
@@ -208,7 +208,7 @@ async def test_processes_that_record_handlers_at_the_same_time_lose_none(every_s
     async def record() -> None:
         async with asyncio.TaskGroup() as group:
             for n in range(4):
-                group.create_task(record_handlers(every_store.connection.pool("busy"), {f"t{n}": f"m:f{n}"}))
+                group.create_task(every_store.connection.record_handlers("busy", {f"t{n}": f"m:f{n}"}))
 
     await every_store.loop.run_async(record())
 

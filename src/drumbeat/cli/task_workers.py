@@ -7,13 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from drumbeat.client import Mode, WorkPlan
+from drumbeat.client import Mode, WorkPlan, record_handlers
+from drumbeat.composition.base import process_name
 from drumbeat.composition.plane import ControlPlane, WorkerSummary
 from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import PoolId
 from drumbeat.tasks.discover import defines_tasks, is_module, tasks_of
-from drumbeat.tasks.queue import record_handlers
 from drumbeat.tasks.task import Task, task_handlers
 
 WorkOnPool = Callable[
@@ -67,6 +67,6 @@ async def _work_on_tasks(
 async def _pool_work(plane: ControlPlane, name: str, tasks: Sequence[Task[..., Any]], changes: Mapping[str, Any]) -> PoolWork:
     pool = plane.pool(name)
     specs = {task.task_name: task.handler_name for task in tasks if task.handler_name is not None}
-    await record_handlers(pool, specs)
+    await record_handlers(plane.store, plane.clock, pool, specs, process_name())
     plan: WorkPlan = replace(await pool.plan(), **{**changes, "mode": Mode(changes["mode"])})
     return PoolWork(pool=name, plan=plan, handlers=task_handlers(tasks))

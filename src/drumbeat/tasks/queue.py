@@ -4,15 +4,13 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from drumbeat.core.errors import AlreadyExists, NotFound
 from drumbeat.core.job import Job, NewJob
 from drumbeat.loop_thread import LoopThread
 from drumbeat.pool.service import Pool
-from drumbeat.pool.worker.options import WorkPlan
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.settings import STORE_VARIABLE
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT = 10.0  #: seconds to wait for the store to close
-_TRIES = 5  #: how often a pool's handlers are read and changed, if other processes change them at the same time
 
 
 class TaskQueue(Protocol):
@@ -88,7 +85,8 @@ class StoreQueue:
     async def _push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
         target = self.pool(pool)
         if (pool, task.task_name) not in self._recorded:
-            await record_handlers(target, {} if task.handler_name is None else {task.task_name: task.handler_name})
+            handlers = {} if task.handler_name is None else {task.task_name: task.handler_name}
+            await self.connection.record_handlers(pool, handlers)
             self._recorded.add((pool, task.task_name))
         return await target.push_jobs(jobs)
 
@@ -98,26 +96,6 @@ class StoreQueue:
 
     async def _cancel(self, pool: str, job_id: str) -> None:
         await self.pool(pool).cancel(job_id)
-
-
-async def record_handlers(pool: Pool, handlers: Mapping[str, str]) -> None:
-    """Record in a pool which function runs which type of job, so that any worker of the pool finds it.
-
-    The pool is created if it does not exist. Handlers of other types are left as they are.
-    """
-    for _ in range(_TRIES):
-        try:
-            current = (await pool.plan()).handlers
-        except NotFound:
-            try:
-                await pool.create(WorkPlan(handlers=handlers))
-            except AlreadyExists:
-                continue
-            return
-        missing = {kind: spec for kind, spec in handlers.items() if current.get(kind) != spec}
-        if not missing:
-            return
-        await pool.update(handlers=missing)
 
 
 class SharedQueues:
