@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from operator import attrgetter
@@ -23,6 +22,8 @@ from drumbeat.core.job import (
     RateLimit as RateLimit,
 )
 from drumbeat.core.pool import PoolId
+from drumbeat.loop_thread import LoopThread
+from drumbeat.pool.handler_record import record_handlers as record_handlers
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
 from drumbeat.pool.schedules.model import (
     JobSchedule as JobSchedule,
@@ -43,8 +44,6 @@ from drumbeat.settings import load_settings
 from drumbeat.store.interface import Store
 
 Function = Callable[..., Any]
-
-_CLOSE_TIMEOUT = 10.0  #: seconds to wait until a cancelled call, or the thread of the event loop, has ended
 
 
 def connect(url: str | None = None, *, create: bool = True, triggers: bool = False, clock: Clock | None = None) -> "Connection":
@@ -94,6 +93,11 @@ class Connection:
         """
         work_plan = WorkPlan(**{"mode": Mode.DRAIN, **_parse_enums(plan)})
         return await (await self._open()).work(name, work_plan, handlers=handlers_of(handler), signals=False)
+
+    async def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:
+        """Record in a pool which ``module:function`` runs which type of job. The pool is created if it does not exist."""
+        plane = await self._open()
+        await record_handlers(plane.store, plane.clock, plane.pool(name), handlers, process_name())
 
     async def _open(self) -> ControlPlane:
         async with self._opening:
@@ -167,7 +171,7 @@ def _parse_enums(plan: Mapping[str, Any]) -> dict[str, Any]:
 class _Blocking:
     """Wraps an object: its coroutine methods run on the connection's event loop, and the caller waits for the result."""
 
-    def __init__(self, inner: object, loop: "_LoopThread") -> None:
+    def __init__(self, inner: object, loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -190,7 +194,7 @@ class BlockingConnection(_Blocking):
     """A Connection for code without an event loop: it runs its own event loop in a thread, until ``close``."""
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection, _LoopThread())
+        super().__init__(connection, LoopThread())
         self._connection = connection
 
     def pool(self, name: str) -> Any:
@@ -208,44 +212,3 @@ class BlockingConnection(_Blocking):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-class _LoopThread:
-    """An event loop in a daemon thread, on which other threads can run coroutines."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="drumbeat", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_running(self) -> bool:
-        return self._thread.is_alive()
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise InvalidInput("a blocking connection cannot be used in its own event loop; use drumbeat.connect and await")
-        if not self.is_running:
-            work.close()
-            raise InvalidInput("this connection is closed; connect again with drumbeat.connect_blocking")
-        ended = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_with_event(work, ended), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            if future.cancel():  # the caller was interrupted, such as by Ctrl-C: wait until the call has ended
-                ended.wait(_CLOSE_TIMEOUT)
-            raise
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_CLOSE_TIMEOUT)
-        self._loop.close()
-
-
-async def _with_event(work: Coroutine[Any, Any, Any], ended: threading.Event) -> Any:
-    try:
-        return await work
-    finally:
-        ended.set()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -70,6 +70,7 @@ class WorkerRunner:
         *,
         signals: bool,
         grace: timedelta | None = None,
+        on_start: Callable[[Callable[[str], object]], object] | None = None,
     ) -> WorkerSummary:
         """Run a worker that no controller has started, in a job pool. Raises NotFound, InvalidInput."""
         from drumbeat.pool.service import Pool
@@ -81,7 +82,10 @@ class WorkerRunner:
         arguments = WorkerArguments(run_id=name, worker_id=own_id, worker_group_id=0, worker_group_count=1)
         identity = replace(_identity(arguments), capabilities=plan.capabilities)
         workload = self._job_workload(pool, identity, plan, handlers)
-        code = await self._run(pool, identity, self._life(pool, identity, workload), plan.mode, signals=signals)
+        life = self._life(pool, identity, workload)
+        if on_start is not None:
+            on_start(life.request_stop)
+        code = await self._run(pool, identity, life, plan.mode, signals=signals)
         if code is ExitCode.CLEAN and self._may_check(pool) and await self._store.beats.last(pool.pool_id) is not None:
             await self._checker.watch_for_later(pool.pool_id)
         tally = workload.in_flight.tally
