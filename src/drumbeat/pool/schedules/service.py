@@ -119,14 +119,12 @@ class Schedules:
         """Return the pool's schedules by name, with their next ticks. Raises NotFound for a pool that does not exist."""
         pool, now = await self._pool(), await self._store.now()
         names = schedule_names(pool)
-        problem = await self._problem(now) if names else None
+        problem = await _problem(self._store, self._pool_id, now) if names else None
         return [_status(pool, name, now, problem) for name in names]
 
     async def get(self, name: str) -> ScheduleStatus:
         """Return one schedule with its next ticks. Raises NotFound."""
-        pool, now = await self._pool(), await self._store.now()
-        self._check_known(pool, name)
-        return _status(pool, name, now, await self._problem(now))
+        return await schedule_status(self._store, await self._pool(), name)
 
     async def pause(self, name: str) -> JobSchedule:
         """Pause a schedule: it pushes nothing until it is resumed. Raises NotFound."""
@@ -142,7 +140,7 @@ class Schedules:
 
     async def remove(self, name: str) -> None:
         """Remove a schedule. Jobs that it has pushed stay. Raises NotFound."""
-        self._check_known(await self._pool(), name)
+        await self.get(name)
         await self._store.pools.change(self._pool_id, PoolChange(dropped=(DEFINITION + name, PROGRESS + name)))
 
     async def remove_undefined(self, module: str, defined: Sequence[str]) -> Sequence[str]:
@@ -155,31 +153,35 @@ class Schedules:
     async def _pool(self) -> PoolRow:
         return await self._store.pools.get(self._pool_id)
 
-    def _check_known(self, pool: PoolRow, name: str) -> None:
-        names = schedule_names(pool)
-        if name not in names:
-            raise NotFound(f"pool {self._pool_id!r} has no schedule {name!r}; it has: {', '.join(names) or 'none'}")
-
     async def _write(self, schedule: JobSchedule) -> JobSchedule:
         await self._store.pools.change(self._pool_id, PoolChange(policy={DEFINITION + schedule.name: schedule.to_json()}))
         return schedule
 
-    async def _problem(self, now: datetime) -> str | None:
-        """Return a message if no process looks after the pool's schedules; None if one does."""
-        lease = await self._store.leases.find(looked_lease(self._pool_id))
-        remedy = f"run: drumbeat pool work {self._pool_id}, or check the pool by a trigger, a daemon or a fleet"
-        if lease is None:
-            return f"no process has looked after the schedules of {self._pool_id} yet, so no jobs are pushed; {remedy}"
-        if now > lease.expires_at + POLL_EVERY * 2:
-            ago = time_span(now - lease.expires_at + LOOKED_FOR)
-            return f"no process has looked after the schedules of {self._pool_id} for {ago}, so no jobs are pushed; {remedy}"
-        return None
+
+async def schedule_status(store: Store, pool: PoolRow, name: str) -> ScheduleStatus:
+    """Return one schedule of a pool with its next ticks. Raises NotFound, InvalidSettings."""
+    names = schedule_names(pool)
+    if name not in names:
+        raise NotFound(f"pool {pool.pool_id!r} has no schedule {name!r}; it has: {', '.join(names) or 'none'}")
+    now = await store.now()
+    return _status(pool, name, now, await _problem(store, pool.pool_id, now))
+
+
+async def _problem(store: Store, pool_id: PoolId, now: datetime) -> str | None:
+    """Return a message if no process looks after the pool's schedules; None if one does."""
+    lease = await store.leases.find(looked_lease(pool_id))
+    remedy = f"run: drumbeat pool work {pool_id}, or check the pool by a trigger, a daemon or a fleet"
+    if lease is None:
+        return f"no process has looked after the schedules of {pool_id} yet, so no jobs are pushed; {remedy}"
+    if now > lease.expires_at + POLL_EVERY * 2:
+        ago = time_span(now - lease.expires_at + LOOKED_FOR)
+        return f"no process has looked after the schedules of {pool_id} for {ago}, so no jobs are pushed; {remedy}"
+    return None
 
 
 def _status(pool: PoolRow, name: str, now: datetime, problem: str | None) -> ScheduleStatus:
     schedule = read_schedule(name, pool.policy[DEFINITION + name])
-    progress = read_progress(pool.policy.get(PROGRESS + name))
-    settled = last_tick(schedule, progress)
+    settled = last_tick(schedule, read_progress(pool.policy.get(PROGRESS + name)))
     upcoming = () if schedule.paused else tuple(islice(schedule.ticks_after(max(settled, now)), SHOWN))
     last = None if settled == schedule.since else settled
     return ScheduleStatus(pool_id=pool.pool_id, schedule=schedule, last=last, upcoming=upcoming, problem=problem)
