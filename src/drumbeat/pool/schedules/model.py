@@ -10,12 +10,13 @@ from typing import Any
 from drumbeat.core.cron import moments_after, parse_schedule, zone
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.job import JobId
+from drumbeat.core.plain import short_repr
 from drumbeat.core.pool import PoolId, PoolRow
 
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(days=36_500)  #: bounds of the interval of a schedule
 LATE_AFTER = timedelta(minutes=5)  #: a tick that was not pushed within this time counts as missed
 MOST_CAUGHT_UP = 100  #: most missed ticks of a schedule that are pushed at once; older ones are dropped
-LONGEST_NAME = 100
+LONGEST_NAME = 200
 DEFINITION, PROGRESS = "schedule/", "ticked/"  #: keys in the pool's policy begin with these; the schedule's name follows
 _NEVER_IN_NAMES = frozenset("/\\@")
 _WINDOWS = tuple(timedelta(hours=hours) for hours in (2, 48, 24 * 60, 24 * 366, 24 * 366 * 9))
@@ -171,6 +172,14 @@ def due_ticks(schedule: JobSchedule, last: datetime, now: datetime) -> DueTicks 
 def last_tick(schedule: JobSchedule, progress: ScheduleProgress | None) -> datetime:
     """Return the time up to which the ticks of a schedule are settled: pushed, dropped, or before its last change."""
     return progress.last if progress is not None and progress.since == schedule.since else schedule.since
+
+
+def read_missed(value: Any) -> MissedTicks:
+    """Return the policy for missed ticks with this name. Raises InvalidInput."""
+    try:
+        return MissedTicks(value)
+    except ValueError as exc:
+        raise InvalidInput(f"expected missed to be one of {', '.join(MissedTicks)}, got {short_repr(value)}") from exc
 
 
 def read_schedule(name: str, value: Any) -> JobSchedule:

@@ -19,12 +19,13 @@ from drumbeat.pool.schedules.model import (
     MissedTicks,
     check_schedule,
     last_tick,
+    read_missed,
     read_progress,
     read_schedule,
     schedule_names,
 )
 from drumbeat.pool.schedules.tick_pusher import LOOKED_FOR, POLL_EVERY, looked_lease
-from drumbeat.pool.validation import check_duration
+from drumbeat.pool.validation import check_duration, check_text
 from drumbeat.store.interface import PoolChange, Store
 
 MOST_SCHEDULES = 500  #: per pool
@@ -89,10 +90,10 @@ class Schedules:
         now = await self._store.now()
         given = JobSchedule(
             name=name,
-            cron=_text("cron", cron),
+            cron=None if cron is None else check_text("cron", cron),
             every=None if every is None else check_duration("every", every),
-            tz=_text("tz", tz),
-            missed=_missed(missed),
+            tz=None if tz is None else check_text("tz", tz),
+            missed=read_missed(missed),
             payload=new_job(payload, MOST_BYTES).payload,
             options=_options(options),
             module=module,
@@ -185,19 +186,6 @@ def _status(pool: PoolRow, name: str, now: datetime, problem: str | None) -> Sch
     upcoming = () if schedule.paused else tuple(islice(schedule.ticks_after(max(settled, now)), SHOWN))
     last = None if settled == schedule.since else settled
     return ScheduleStatus(pool_id=pool.pool_id, schedule=schedule, last=last, upcoming=upcoming, problem=problem)
-
-
-def _text(name: str, value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise InvalidInput(f"expected {name} to be text, got {short_repr(value)}")
-    return value
-
-
-def _missed(value: Any) -> MissedTicks:
-    try:
-        return MissedTicks(value)
-    except ValueError as exc:
-        raise InvalidInput(f"expected missed to be one of {', '.join(MissedTicks)}, got {short_repr(value)}") from exc
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _SCHEDULE = f"{_SCHEDULES}/{{name}}"
 class NewSchedule(RequestBody):
     """A schedule to add, with the payload and the options of the jobs that it pushes. It has either `cron` or `every`."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
     payload: JsonValue = None
     cron: Annotated[str, Field(max_length=200, description="Cron expression with five fields.")] | None = None
     every: Annotated[float, Field(ge=1, le=3_153_600_000, description="Seconds between ticks.")] | None = None
