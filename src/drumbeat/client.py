@@ -30,7 +30,7 @@ from drumbeat.pool.schedules.model import (
     MissedTicks as MissedTicks,
     is_schedule_key as is_schedule_key,
 )
-from drumbeat.pool.schedules.service import ScheduleStatus as ScheduleStatus
+from drumbeat.pool.schedules.service import Schedules as Schedules, ScheduleStatus as ScheduleStatus
 from drumbeat.pool.service import Pool as Pool, PoolStatus as PoolStatus
 from drumbeat.pool.worker.context import JobContext as JobContext, JobFailure as JobFailure
 from drumbeat.pool.worker.handlers import handlers_of
@@ -178,7 +178,7 @@ class _Blocking:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         if not inspect.iscoroutinefunction(found):
-            return found
+            return _Blocking(found, self._loop) if isinstance(found, Schedules) else found
 
         def call(*given: Any, **named: Any) -> Any:
             return self._loop.run(found(*given, **named))

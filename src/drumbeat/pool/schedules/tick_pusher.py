@@ -16,7 +16,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, Fenced, InvalidInput, InvalidSettings, StoreError
 from drumbeat.core.job import NewJob
 from drumbeat.core.lease import Lease
-from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.retention import USUAL, read_retention, retention_of
 from drumbeat.pool.job_options import new_job
 from drumbeat.pool.schedules.model import (
@@ -84,11 +84,14 @@ class TickPusher:
             log.warning("failed to push the due jobs of schedules of %s: %s; the next beat retries", pool.pool_id, exc)
 
     async def keep(self, pool_id: PoolId) -> None:
-        """Push the jobs of a pool's schedules when they are due, until cancelled. Errors are logged and retried."""
+        """Push the jobs of a pool's schedules when they are due, until cancelled. Errors are logged and retried.
+        Returns at once if the pool has no queue."""
         while True:
             wait = POLL_EVERY
             try:
                 pool = await self._store.pools.find(pool_id)
+                if pool is not None and pool.kind is not PoolKind.JOBS:
+                    return
                 next_in = None if pool is None else await self.push_due(pool)
                 if next_in is not None:
                     spread = timedelta(seconds=random.uniform(0, _SPREAD))  # noqa: S311 - not a secret
