@@ -186,6 +186,7 @@ async def test_a_process_that_lost_its_lease_while_it_pushed_changes_nothing(any
         go_on.set()
         await task
 
+    assert (await plan.pool.get()).policy[PROGRESS + "hourly"]["last"] == "2026-01-01T02:00:00+00:00"
     assert await plan.look_at("2026-01-01 03:00") == ["01T0100", "01T0200", "01T0300"]
 
 

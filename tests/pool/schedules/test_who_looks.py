@@ -21,6 +21,7 @@ from pool.seen import POOL, seconds
 from pool.stage import Stage
 
 HOUR = timedelta(hours=1)
+PATIENCE = 60  #: seconds for what a worker shall do
 
 
 async def hourly(stage: Stage) -> Schedules:
@@ -158,7 +159,8 @@ async def test_a_worker_pushes_and_runs_the_jobs_of_its_pools_schedules(tmp_path
         await plan.schedules.add("often", "tick", every=1)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(plane.work("mail", WorkPlan(mode=mode), handlers={"": describe(work)}, signals=False))
-            await ran.wait()
+            async with asyncio.timeout(PATIENCE):
+                await ran.wait()
             if mode is Mode.LOOP:
                 await plane.fleet("mail").drain([])
             done = await task
