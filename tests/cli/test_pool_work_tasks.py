@@ -212,8 +212,7 @@ def test_hidden_folders_and_virtual_environments_are_not_watched(tmp_path: Path)
 
 def test_tasks_run_in_child_processes_too(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
     shop.write(
-        "shop_i",
-        "import drumbeat, os\n@drumbeat.task\nasync def pack(n: int, times: int = 2) -> list[int]:\n    return [n * times, os.getpid()]",
+        "shop_i", "import drumbeat, os\n@drumbeat.task\nasync def pack(n: int) -> list[int]: return [n * 2, os.getpid()]"
     )
     job_id = pushed(shop, connection, "shop_i", 4)
 
