@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from drumbeat.composition.base import process_name
 from drumbeat.composition.plane import ControlPlane, WorkerSummary as WorkerSummary, open_control_plane, push_on
@@ -25,6 +25,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.loop_thread import LoopThread
 from drumbeat.pool.handler_record import record_handlers as record_handlers
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
+from drumbeat.pool.option_types import WorkOptions
 from drumbeat.pool.schedules.model import (
     JobSchedule as JobSchedule,
     MissedTicks as MissedTicks,
@@ -42,6 +43,9 @@ from drumbeat.pool.worker.options import (
 )
 from drumbeat.settings import load_settings
 from drumbeat.store.interface import Store
+
+if TYPE_CHECKING:
+    from drumbeat.blocking_pool import BlockingPool
 
 Function = Callable[..., Any]
 
@@ -86,7 +90,9 @@ class Connection:
     async def _work_added(self, pool_id: PoolId) -> None:
         await (await self._open()).work_added(pool_id)
 
-    async def work(self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Any) -> WorkerSummary:
+    async def work(
+        self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Unpack[WorkOptions]
+    ) -> WorkerSummary:
         """Run a worker for a pool's jobs in this process; by default it returns when no job is left to claim.
 
         ``plan`` takes fields of WorkPlan: ``mode``, ``concurrency``, … Raises NotFound, InvalidInput.
@@ -190,16 +196,26 @@ class _Blocking:
         return [name for name in dir(self._inner) if not name.startswith("_")]
 
 
-class BlockingConnection(_Blocking):
+class BlockingConnection:
     """A Connection for code without an event loop: it runs its own event loop in a thread, until ``close``."""
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection, LoopThread())
         self._connection = connection
+        self._loop = LoopThread()
 
-    def pool(self, name: str) -> Any:
+    def pool(self, name: str) -> "BlockingPool":
         """Return the pool of jobs with this name. It has the methods of ``Pool``, called without ``await``."""
-        return _Blocking(self._connection.pool(name), self._loop)
+        return cast("BlockingPool", _Blocking(self._connection.pool(name), self._loop))
+
+    def work(
+        self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Unpack[WorkOptions]
+    ) -> WorkerSummary:
+        """Run a worker in this process, like ``Connection.work``, and wait until it ends."""
+        return self._loop.run(self._connection.work(name, handler, **plan))
+
+    def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:
+        """Record in a pool which ``module:function`` runs which type of job. The pool is created if it does not exist."""
+        self._loop.run(self._connection.record_handlers(name, handlers))
 
     def close(self) -> None:
         """Close the store and end the thread of the event loop. Safe to call more than once."""

@@ -208,3 +208,16 @@ def test_hidden_folders_and_virtual_environments_are_not_watched(tmp_path: Path)
         (tmp_path / path).touch()
 
     assert {Path(path).relative_to(tmp_path).as_posix() for path in source_files(tmp_path)} == {"a.py", "b/c.py"}
+
+
+def test_tasks_run_in_child_processes_too(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
+    shop.write(
+        "shop_i", "import drumbeat, os\n@drumbeat.task\nasync def pack(n: int) -> list[int]: return [n * 2, os.getpid()]"
+    )
+    job_id = pushed(shop, connection, "shop_i", 4)
+
+    said = shop.run("work", "shop_i", "--drain", "--executor", "processes")
+
+    result = connection.pool("default").result(job_id)
+    assert (said.code, result[0]) == (0, 8), said.errors
+    assert result[1] != os.getpid()

@@ -34,6 +34,8 @@ class BoundCall(Generic[P]):
 class Task(TaskFunction, Generic[P, R]):
     """A function that can be pushed as jobs. The methods whose names begin with ``a`` are for coroutines."""
 
+    __name__: str  #: the function's name
+
     def __init__(self, function: Callable[..., Any], options: PushOptions, name: str | None = None) -> None:
         """``options`` are the task's options; ``name`` is the type of its jobs. Raises InvalidInput for a wrong option."""
         super().__init__(function, name)

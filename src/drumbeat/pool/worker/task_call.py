@@ -29,11 +29,7 @@ class TaskParameters:
     by_name: Mapping[str, Convert]
     more_positional: Convert | None = None  #: for ``*args``
     more_named: Convert | None = None  #: for ``**kwargs``
-
-    @property
-    def are_plain(self) -> bool:
-        """Whether all arguments are passed as they are in JSON."""
-        return self.more_positional is None and self.more_named is None and not self.by_name and not any(self.by_index)
+    are_plain: bool = False  #: all arguments are passed as they are in JSON
 
 
 class TaskFunction:
@@ -162,6 +158,7 @@ def _read_parameters(function: Callable[..., Any]) -> TaskParameters:
         by_name=by_name,
         more_positional=more.get(inspect.Parameter.VAR_POSITIONAL),
         more_named=more.get(inspect.Parameter.VAR_KEYWORD),
+        are_plain=not by_name and not any(by_index) and not any(more.values()),
     )
 
 
