@@ -8,12 +8,44 @@ from drumbeat.core.job import Attempt, Job, JobCounts, JobId, NewJob
 from drumbeat.core.pool import PoolId, PoolRow, Thresholds
 from drumbeat.pool.explain import JobExplanation
 from drumbeat.pool.option_types import ClaimOptions, JobFilters, NewJobOptions, PoolChanges, PoolSettings
+from drumbeat.pool.schedules.model import JobSchedule, MissedTicks
+from drumbeat.pool.schedules.service import ScheduleStatus
 from drumbeat.pool.service import PoolStatus
 from drumbeat.pool.worker.options import WorkPlan
 
 
+class BlockingSchedules(Protocol):
+    """The methods of ``Schedules``, for code without an event loop: each waits for its result. See ``Schedules``."""
+
+    def add(
+        self,
+        name: str,
+        payload: object = None,
+        *,
+        cron: str | None = None,
+        every: timedelta | float | None = None,
+        tz: str | None = None,
+        missed: MissedTicks | str = MissedTicks.ONCE,
+        exist_ok: bool = False,
+        module: str | None = None,
+        **options: Unpack[NewJobOptions],
+    ) -> JobSchedule: ...
+
+    def list(self) -> Sequence[ScheduleStatus]: ...
+
+    def get(self, name: str) -> ScheduleStatus: ...
+
+    def pause(self, name: str) -> JobSchedule: ...
+
+    def resume(self, name: str) -> JobSchedule: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def remove_undefined(self, module: str, defined: Sequence[str]) -> Sequence[str]: ...
+
+
 class BlockingPool(Protocol):
-    """The methods of ``Pool``, for code without an event loop: each waits for its result. See ``Pool`` for what they do."""
+    """The methods of ``Pool``, for code without an event loop: each waits for its result. See ``Pool``."""
 
     pool_id: PoolId
     most_bytes: int
@@ -93,5 +125,8 @@ class BlockingPool(Protocol):
     def resume(self) -> PoolRow: ...
 
     def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts: ...
+
+    @property
+    def schedules(self) -> BlockingSchedules: ...
 
     def plan(self) -> WorkPlan: ...

@@ -26,6 +26,12 @@ from drumbeat.loop_thread import LoopThread
 from drumbeat.pool.handler_record import record_handlers as record_handlers
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
 from drumbeat.pool.option_types import WorkOptions
+from drumbeat.pool.schedules.model import (
+    JobSchedule as JobSchedule,
+    MissedTicks as MissedTicks,
+    is_schedule_key as is_schedule_key,
+)
+from drumbeat.pool.schedules.service import Schedules as Schedules, ScheduleStatus as ScheduleStatus
 from drumbeat.pool.service import Pool as Pool, PoolStatus as PoolStatus
 from drumbeat.pool.worker.context import JobContext as JobContext, JobFailure as JobFailure
 from drumbeat.pool.worker.handlers import handlers_of
@@ -178,7 +184,7 @@ class _Blocking:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         if not inspect.iscoroutinefunction(found):
-            return found
+            return _Blocking(found, self._loop) if isinstance(found, Schedules) else found
 
         def call(*given: Any, **named: Any) -> Any:
             return self._loop.run(found(*given, **named))

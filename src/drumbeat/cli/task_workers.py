@@ -12,8 +12,9 @@ from drumbeat.composition.base import process_name
 from drumbeat.composition.plane import ControlPlane, WorkerSummary
 from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
 from drumbeat.core.errors import InvalidInput, NotFound
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.tasks.discover import defines_tasks, is_module, tasks_of
+from drumbeat.tasks.periodic import record_schedules
 from drumbeat.tasks.task import Task, task_handlers
 
 WorkOnPool = Callable[
@@ -59,6 +60,7 @@ async def _work_on_tasks(
 ) -> Sequence[WorkerSummary]:
     by_pool = tasks_of(module)
     works = [await _pool_work(plane, pool, tasks, changes) for pool, tasks in by_pool.items()]
+    await _record_schedules(plane, module, by_pool)
     for work in works:
         print(f"working on pool {work.pool}: {', '.join(work.handlers)}", file=sys.stderr)
     return await PoolWorkers(plane, worker_id, grace).run(works)
@@ -70,3 +72,9 @@ async def _pool_work(plane: ControlPlane, name: str, tasks: Sequence[Task[..., A
     await record_handlers(plane.store, plane.clock, pool, specs, process_name())
     plan: WorkPlan = replace(await pool.plan(), **{**changes, "mode": Mode(changes["mode"])})
     return PoolWork(pool=name, plan=plan, handlers=task_handlers(tasks))
+
+
+async def _record_schedules(plane: ControlPlane, module: str, by_pool: Mapping[str, Sequence[Task[..., Any]]]) -> None:
+    """Record the schedules of the module's periodic tasks, and remove from all pools those that it no longer defines."""
+    for pool in await plane.store.pools.list(PoolKind.JOBS):
+        await record_schedules(plane.pool(pool.pool_id).schedules, by_pool.get(pool.pool_id, ()), module)

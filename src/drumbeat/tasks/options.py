@@ -7,7 +7,7 @@ import re
 import string
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, NewJob, RateLimit
@@ -15,6 +15,7 @@ from drumbeat.core.plain import short_repr
 from drumbeat.pool.job_options import new_job
 
 DEFAULT_POOL = "default"
+_OTHER_OPTIONS = frozenset({"pool", "name", "store", "unique", "rate", "cron", "every", "tz", "missed"})
 _RATE_UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
@@ -39,11 +40,15 @@ class TaskOptions(PushOptions, total=False):
     """Options of the decorator ``task``."""
 
     name: str  #: the type of the task's jobs; default: module and function name
+    cron: str  #: push a job at the times of this cron expression, such as "0 3 * * *"
+    every: timedelta | float  #: push a job at this interval, instead of ``cron``
+    tz: str  #: the time zone of ``cron``, such as "Europe/Berlin"; default: UTC
+    missed: Literal["skip", "once", "all"]  #: what to do with ticks that no process was there to push; default: once
 
 
 def template(name: str, options: Mapping[str, Any]) -> NewJob:
     """Return the template of a task's jobs. Raises InvalidInput that names an unknown or wrong option."""
-    fields = {option: value for option, value in options.items() if option not in ("pool", "name", "store", "unique", "rate")}
+    fields = {option: value for option, value in options.items() if option not in _OTHER_OPTIONS}
     if "rate" in options:
         fields["group_rate"] = _rate(options["rate"])
     if fields.keys() & {"group_rate", "group_limit"}:

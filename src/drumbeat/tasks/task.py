@@ -13,6 +13,7 @@ from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler, describe
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.tasks.options import DEFAULT_POOL, PushOptions, TaskOptions, check_unique, template, unique_key
+from drumbeat.tasks.periodic import read_timing
 from drumbeat.tasks.pushed import PushedJob
 from drumbeat.tasks.queue import TaskQueue, queues
 
@@ -42,9 +43,23 @@ class Task(TaskFunction, Generic[P, R]):
         self._template = template(self.task_name, options)
         self._unique = options.get("unique", False)
         self.pool = options.get("pool", DEFAULT_POOL)
+        self.timing = read_timing(self.task_name, options)  #: when the task is due; None: it is not periodic
         if self._unique is not False:
             check_unique(self.task_name, self._unique, self.parameters.signature.parameters)
         update_wrapper(self, function)
+        if self.timing is not None:
+            self._check_periodic()
+
+    def _check_periodic(self) -> None:
+        """Raise InvalidInput unless the function can be called without arguments, as its schedule calls it."""
+        try:
+            self.scheduled_job()
+        except InvalidInput as exc:
+            raise InvalidInput(f"a periodic task is called without arguments; give each parameter a default: {exc}") from exc
+
+    def scheduled_job(self) -> NewJob:
+        """Return the job that the task's schedule pushes: a call without arguments."""
+        return self._jobs(self._template, (), {})[0]
 
     def __repr__(self) -> str:
         return f"<task {self.task_name} of pool {self.pool}>"
