@@ -15,7 +15,7 @@ from drumbeat.pool.worker.options import WorkPlan
 
 
 class BlockingSchedules(Protocol):
-    """The methods of ``Schedules``, for code without an event loop: each waits for its result."""
+    """The methods of ``Schedules``, for code without an event loop: each waits for its result. See ``Schedules``."""
 
     def add(
         self,
@@ -45,13 +45,10 @@ class BlockingSchedules(Protocol):
 
 
 class BlockingPool(Protocol):
-    """The methods of ``Pool``, for code without an event loop: each waits for its result. See ``Pool`` for what they do."""
+    """The methods of ``Pool``, for code without an event loop: each waits for its result. See ``Pool``."""
 
     pool_id: PoolId
     most_bytes: int
-
-    @property
-    def schedules(self) -> BlockingSchedules: ...
 
     def create(
         self,
@@ -128,5 +125,8 @@ class BlockingPool(Protocol):
     def resume(self) -> PoolRow: ...
 
     def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts: ...
+
+    @property
+    def schedules(self) -> BlockingSchedules: ...
 
     def plan(self) -> WorkPlan: ...

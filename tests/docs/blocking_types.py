@@ -6,11 +6,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "drumbeat" / "pool" / "service.py"
-SCHEDULES = ROOT / "src" / "drumbeat" / "pool" / "schedules" / "service.py"
+POOL = ROOT / "src" / "drumbeat" / "pool"
 TARGET = ROOT / "src" / "drumbeat" / "blocking_pool.py"
 
-#: the types of options that Pool takes as ``**options: Any``, by method
+#: classes with await, each with its file and module
+SOURCES = {
+    "Schedules": (POOL / "schedules" / "service.py", "drumbeat.pool.schedules.service"),
+    "Pool": (POOL / "service.py", "drumbeat.pool.service"),
+}
+#: the types of options that these classes take as ``**options: Any``, by method
 OPTIONS = {
     "create": "PoolSettings",
     "update": "PoolChanges",
@@ -23,37 +27,31 @@ OPTIONS = {
 }
 HEAD = '''"""The types of a pool without await. Written by tests/docs/blocking_types.py from the class Pool; do not edit it."""
 '''
-CLASS = '''class BlockingPool(Protocol):
-    """The methods of ``Pool``, for code without an event loop: each waits for its result. See ``Pool`` for what they do."""
-
-    pool_id: PoolId
-    most_bytes: int
-
-    @property
-    def schedules(self) -> BlockingSchedules: ...
-'''
-SCHEDULES_CLASS = '''class BlockingSchedules(Protocol):
-    """The methods of ``Schedules``, for code without an event loop: each waits for its result."""
-'''
+FIELDS = {"Schedules": "", "Pool": "    pool_id: PoolId\n    most_bytes: int\n"}
 
 
 def generated() -> str:
     """The text of the module."""
-    trees = {
-        "drumbeat.pool.service": ast.parse(SOURCE.read_text(encoding="utf-8")),
-        "drumbeat.pool.schedules.service": ast.parse(SCHEDULES.read_text(encoding="utf-8")),
-    }
-    pool, schedules = trees.values()
-    body = f"{SCHEDULES_CLASS}{_methods(schedules, 'Schedules')}\n\n{CLASS}{_methods(pool, 'Pool')}"
+    trees = {name: ast.parse(file.read_text(encoding="utf-8")) for name, (file, _) in SOURCES.items()}
+    body = "\n\n".join(_class(name, tree) for name, tree in trees.items())
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     return _formatted(f"{HEAD}\n{_imports(trees, used)}\n\n\n{body}")
 
 
-def _methods(tree: ast.Module, name: str) -> str:
-    """The public methods of a class, without await."""
+def _class(name: str, tree: ast.Module) -> str:
     found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    methods = [_method(node) for node in found.body if isinstance(node, ast.AsyncFunctionDef) and node.name[0] != "_"]
-    return "".join(f"\n    {ast.unparse(each).splitlines()[0]} ...\n" for each in methods)
+    parts = [_member(node) for node in found.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    says = f"The methods of ``{name}``, for code without an event loop: each waits for its result. See ``{name}``."
+    return f'class Blocking{name}(Protocol):\n    """{says}"""\n\n{FIELDS[name]}' + "".join(filter(None, parts))
+
+
+def _member(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    if node.name.startswith("_"):
+        return ""
+    if isinstance(node, ast.AsyncFunctionDef):
+        return f"\n    {ast.unparse(_method(node)).splitlines()[0]} ...\n"
+    kind = _text(node.returns)
+    return f"\n    @property\n    def {node.name}(self) -> {f'Blocking{kind}' if kind in SOURCES else kind}: ...\n"
 
 
 def _method(node: ast.AsyncFunctionDef) -> ast.FunctionDef:
@@ -61,26 +59,36 @@ def _method(node: ast.AsyncFunctionDef) -> ast.FunctionDef:
     arguments = node.args
     for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
         if each.annotation is not None:
-            each.annotation = ast.parse(ast.unparse(each.annotation).replace("Any", "object"), mode="eval").body
+            each.annotation = _expression(_text(each.annotation).replace("Any", "object"))
     if arguments.kwarg is not None:
-        options = f"Unpack[{OPTIONS[node.name]}]" if node.name in OPTIONS else "object"
-        arguments.kwarg.annotation = ast.parse(options, mode="eval").body
-    returns = node.returns.value if isinstance(node.returns, ast.Constant) and node.returns.value else node.returns
-    returns = ast.Name(str(returns)) if isinstance(returns, str) else node.returns
+        arguments.kwarg.annotation = _expression(f"Unpack[{OPTIONS[node.name]}]" if node.name in OPTIONS else "object")
     dots: list[ast.stmt] = [ast.Expr(ast.Constant(...))]
-    made = ast.FunctionDef(name=node.name, args=arguments, body=dots, decorator_list=[], returns=returns)
+    made = ast.FunctionDef(
+        name=node.name, args=arguments, body=dots, decorator_list=[], returns=_expression(_text(node.returns))
+    )
     made.type_params = []  # type: ignore[attr-defined]  # needed since Python 3.12
     return ast.fix_missing_locations(made)
 
 
+def _text(annotation: ast.expr | None) -> str:
+    """An annotation as text, without quotes."""
+    assert annotation is not None
+    return str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
 def _imports(trees: dict[str, ast.Module], used: set[str]) -> str:
-    """Import lines for the names that are used: from where the modules of the classes have them, or from those modules."""
+    """Import lines for the names that are used: from where the classes' modules have them, or from these modules."""
     found = {"typing": {"Protocol", "Unpack"}, "drumbeat.pool.option_types": {*OPTIONS.values()}}
-    for module, node in ((name, node) for name, tree in trees.items() for node in ast.walk(tree)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found.setdefault(node.module, set()).update(each.name for each in node.names if each.name in used)
-        elif isinstance(node, ast.ClassDef) and node.name in used:
-            found.setdefault(module, set()).add(node.name)
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found.setdefault(node.module, set()).update(each.name for each in node.names if each.name in used)
+            elif isinstance(node, ast.ClassDef) and node.name in used:
+                found.setdefault(SOURCES[name][1], set()).add(node.name)
     lines = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(found.items()) if names]
     ours = [line for line in lines if line.startswith("from drumbeat")]
     return "\n".join([*(line for line in lines if line not in ours), "", *ours])

@@ -321,9 +321,9 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 print(add.push(4).job_id, flush=True)
 """
-    tests = str(Path(__file__).parents[1])
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": tests}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
     )
 
     assert (done.returncode, done.stderr) == (0, "")

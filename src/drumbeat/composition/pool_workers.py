@@ -41,16 +41,16 @@ class PoolWorkers:
         with on_stop_signals(self._stop):
             if any(work.plan.mode is Mode.ONCE for work in works):
                 return await self._run_one_job(works)
-            total = await self._run_all(works)
-            if len(works) == 1 or any(work.plan.mode is not Mode.DRAIN for work in works):
-                return total
-            ended = total
-            while (
-                any(each.ended for each in ended) and all(each.code is ExitCode.CLEAN for each in ended) and not self._stopped
-            ):
+            total = ended = await self._run_all(works)
+            drains = len(works) > 1 and all(work.plan.mode is Mode.DRAIN for work in works)
+            while drains and self._may_have_pushed(ended):
                 ended = await self._run_all(works)
                 total = [_sum(*pair) for pair in zip(total, ended, strict=True)]
             return total
+
+    def _may_have_pushed(self, ended: Sequence[WorkerSummary]) -> bool:
+        """Whether the workers ran jobs, which may have pushed to a pool whose worker had ended, and may go on."""
+        return any(each.ended for each in ended) and all(each.code is ExitCode.CLEAN for each in ended) and not self._stopped
 
     async def _run_one_job(self, works: Sequence[PoolWork]) -> Sequence[WorkerSummary]:
         done = list[WorkerSummary]()
