@@ -17,6 +17,9 @@ _MODULES = {
     "RateLimit": "drumbeat.core.job",
     "connect": "drumbeat.client",
     "connect_blocking": "drumbeat.client",
+    "PushedJob": "drumbeat.tasks.pushed",
+    "Task": "drumbeat.tasks.task",
+    "task": "drumbeat.tasks.task",
 }
 
 _RENAMED = {"PoolDesk": "Pool"}  #: earlier names, accepted for one release

@@ -10,6 +10,8 @@ from drumbeat.client import (
     connect as connect,
     connect_blocking as connect_blocking,
 )
+from drumbeat.tasks.pushed import PushedJob as PushedJob
+from drumbeat.tasks.task import Task as Task, task as task
 
 __version__: str
 __all__: list[str]

@@ -1,11 +1,12 @@
-"""A pool in memory for your tests: jobs run one at a time, in order, and the test moves the clock.
+"""For your tests: a pool in memory whose jobs run one at a time, in order, and an immediate mode for tasks.
 
 ``async with pool() as papers: await papers.push({"id": 1}); ran = await papers.run_until_empty(summarise)``
+``with immediate(): assert add.push(1, 2).result() == 3``
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -21,8 +22,10 @@ from drumbeat.pool.worker.handlers import Handler, handlers_of
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.store.interface import ClaimRequest, Store
 from drumbeat.store.memory import MemoryStore
+from drumbeat.tasks.immediate import ImmediateQueue
+from drumbeat.tasks.queue import queues
 
-__all__ = ["ManualClock", "Ran", "TestPool", "pool"]
+__all__ = ["ManualClock", "Ran", "TestPool", "immediate", "pool"]
 
 Function = Callable[..., Any]
 _WORKER = WorkerId("test-worker")
@@ -47,6 +50,22 @@ async def pool(name: str = "test", clock: ManualClock | None = None) -> AsyncIte
     test_pool = TestPool(MemoryStore(time), time, name)
     await test_pool.create()
     yield test_pool
+
+
+@contextmanager
+def immediate(*, raise_errors: bool = False) -> Iterator[ImmediateQueue]:
+    """During the block, a task that is pushed runs at once in this process, without a store. Yields the queue; its ``jobs``
+    are the jobs that ran. A task that fails is tried again at once, and its error is raised by ``result``.
+
+    With ``raise_errors``, it is not tried again, and the push raises its error. Delays, timeouts, unique keys and limits are
+    ignored.
+    """
+    before, queue = queues.replacement, ImmediateQueue(raise_errors=raise_errors)
+    queues.replacement = queue
+    try:
+        yield queue
+    finally:
+        queues.replacement = before
 
 
 class TestPool(Pool):

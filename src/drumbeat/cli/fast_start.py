@@ -55,11 +55,13 @@ POOL_WORK: Readers = {
     "--max-memory": ("max_memory_mb", _positive),
     "--grace": ("grace", _text),
     "--worker-id": ("worker_id", _text),
+    "--tasks": ("tasks", None),
+    "--reload": ("reload", None),
     "--store": ("store", _text),
     "--json": ("as_json", None),
 }
 _REPEATABLE = frozenset({"handlers", "capabilities"})
-_NOT_IN_PLAN = ("once", "drain", "grace", "worker_id", "store", "as_json")
+_NOT_IN_PLAN = ("once", "drain", "grace", "worker_id", "tasks", "reload", "store", "as_json")
 
 
 def command(words: Sequence[str]) -> Callable[[], int] | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli import pool_beats, pool_jobs, pool_push
+from drumbeat.cli import pool_beats, pool_jobs, pool_push, pool_schedule
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
@@ -24,7 +24,7 @@ from drumbeat.cli.pool_work import (
 )
 from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.cli.run_worker import plan_changes
-from drumbeat.client import Mode, Pool, PoolStatus, WorkPlan
+from drumbeat.client import Mode, Pool, PoolStatus, WorkPlan, is_schedule_key
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.errors import InvalidInput
@@ -39,6 +39,7 @@ app = typer.Typer(
 app.add_typer(pool_jobs.app)
 app.add_typer(pool_push.app)
 app.add_typer(pool_beats.app)
+app.add_typer(pool_schedule.app, name="schedule")
 app.command()(work)
 
 
@@ -131,7 +132,8 @@ def _print_created(row: PoolRow, *, as_json: bool) -> None:
     if as_json:
         show_json(row)
     else:
-        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in row.policy.items()}
+        shown = {name: value for name, value in row.policy.items() if not is_schedule_key(name)}
+        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in shown.items()}
         say(f"pool {row.pool_id}: " + (", ".join(f"{name} {value}" for name, value in policy.items()) or "defaults"))
 
 

@@ -38,7 +38,7 @@ MaxMemoryOption = Annotated[int | None, typer.Option("--max-memory", min=1, help
 
 
 def work(
-    pool: PoolArgument,
+    pool: Annotated[str, typer.Argument(metavar="POOL|MODULE", help="Pool name, or a module with tasks, such as app.tasks.")],
     handler: HandlerOption = None,
     once: Annotated[bool, typer.Option("--once", help="Run one job, then exit.")] = False,
     drain: Annotated[bool, typer.Option("--drain", help="Run jobs until the pool is empty, then exit.")] = False,
@@ -58,10 +58,22 @@ def work(
         ),
     ] = None,
     worker_id: Annotated[str | None, typer.Option("--worker-id", help="Worker name, unique in the store.")] = None,
+    tasks: Annotated[
+        bool | None,
+        typer.Option(
+            "--tasks/--no-tasks",
+            help="Whether the name is that of a module with tasks, or that of a pool. Default: whichever exists",
+            show_default=False,
+        ),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="While developing: restart when a Python file in this folder changes.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a worker of a pool. Options that are not given come from the pool: see drumbeat pool create.
+    """Run a worker of a pool, or workers for all pools of the tasks in a module. Options that are not given come from the
+    pool: see drumbeat pool create.
 
     On SIGTERM or Ctrl-C, running jobs have --grace to finish; jobs that take longer are requeued. A second signal requeues all
     jobs at once.
@@ -78,5 +90,16 @@ def work(
         "max_jobs": max_jobs,
         "max_memory_mb": max_memory,
     }
-    code = run_job_worker(pool, given, once=once, drain=drain, grace=grace, worker_id=worker_id, store=store, as_json=as_json)
+    code = run_job_worker(
+        pool,
+        given,
+        once=once,
+        drain=drain,
+        grace=grace,
+        worker_id=worker_id,
+        store=store,
+        as_json=as_json,
+        tasks=tasks,
+        reload=reload,
+    )
     raise typer.Exit(code)

@@ -286,12 +286,15 @@ class ControlPlane(ControlPlaneBase):
         handlers: "Handlers | None" = None,
         signals: bool = True,
         grace: timedelta | None = None,
+        on_start: "Callable[[Callable[[str], object]], object] | None" = None,
     ) -> WorkerSummary:
         """Run a worker of a job pool in this process, without a controller. Raises NotFound, InvalidInput.
 
         ``handlers`` replace those of the plan. Without ``signals`` no signal handlers are installed. ``grace`` is how long
-        running jobs can continue once the worker is asked to stop; None: the pool's drain time."""
-        return await self._worker_runner().run_adhoc(name, plan, worker_id, handlers, signals=signals, grace=grace)
+        running jobs can continue once the worker is asked to stop; None: the pool's drain time. ``on_start`` is called
+        with a function that asks the worker to stop."""
+        runner = self._worker_runner()
+        return await runner.run_adhoc(name, plan, worker_id, handlers, signals=signals, grace=grace, on_start=on_start)
 
     def _worker_runner(self) -> "WorkerRunner":
         from drumbeat.composition.workers import WorkerRunner

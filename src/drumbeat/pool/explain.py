@@ -33,6 +33,7 @@ class ReasonCode(StrEnum):
     BEHIND_OTHERS = "behind_others"
     ALONE = "alone"  #: it waits for a worker without other jobs
     NEXT = "next"  #: the next free worker runs it
+    SCHEDULE = "schedule"  #: a schedule pushed it; not a reason, but an addition to one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class ExplainInputs:
     types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: all types
     triggered: bool = False  #: whether a checker has ever run for the pool
     trouble: str | None = None  #: why no workers are started at the moment
+    schedule: tuple[str, ...] = ()  #: what there is to say about the schedule that pushed the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +84,9 @@ class JobExplanation:
 def explain(facts: ExplainInputs) -> JobExplanation:
     """Return the reasons why the job waits, runs or has ended."""
     reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
+    more = tuple(Reason(why=ReasonCode.SCHEDULE, says=says) for says in facts.schedule)
     history = tuple(_attempt(attempt) for attempt in facts.attempts)
-    return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
+    return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons + more, history=history)
 
 
 def _settled(facts: ExplainInputs) -> Reason:

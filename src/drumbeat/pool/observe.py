@@ -1,6 +1,6 @@
 """Reads a pool's state, workers and queue. From these the pool's control loop (checker) decides which workers to start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.job import Job, JobStatus
@@ -18,15 +18,24 @@ _FEW_ENDED, _MORE_ENDED = 5, 1000  #: ended workers to read, at first and if all
 
 
 async def observe(
-    store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelta, *, lost_after: timedelta | None = None
+    store: Store,
+    spawner: Spawner,
+    pool_id: PoolId,
+    gap: timedelta,
+    *,
+    lost_after: timedelta | None = None,
+    on_pool: Callable[[PoolRow], Awaitable[object]] | None = None,
 ) -> PoolView:
     """Read the pool as it is now. ``lost_after`` replaces the pool's own time after which a silent worker counts as lost.
+    ``on_pool`` is called with the pool's row before the queue is read.
 
     All the time since a worker's last heartbeat counts, even if no process watched the pool: a worker that cannot reach the
     store exits before it counts as lost (``give_up_after`` < ``lost_after``). ``gap``: time since this process last reached the
     store.
     """
     pool = await store.pools.get(pool_id)
+    if on_pool is not None:
+        await on_pool(pool)
     policy = PoolPolicy.from_json(pool.policy)
     snapshot = await take_snapshot(store, spawner, pool, gap, unreaped_only=True)
     most = policy.slots + _MORE

@@ -10,9 +10,9 @@ from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
-from drumbeat.core.retention import IN_POLICY, USUAL, Prunable, retention_of
+from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
-from drumbeat.pool.engine_change import check_engine_change, close_refused
+from drumbeat.pool.engine_change import check_engine_change
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.validation import (
@@ -27,10 +27,10 @@ from drumbeat.pool.validation import (
 )
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
-from drumbeat.store.pruning import prune_all
 
 if TYPE_CHECKING:
     from drumbeat.pool.explain import JobExplanation
+    from drumbeat.pool.schedules.service import Schedules
 
 PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 
@@ -373,19 +373,16 @@ class Pool:
         step, ``on_progress`` gets the number of rows deleted so far. Then one step deletes unfinished jobs and the pool.
         If interrupted, call it again.
         """
-        row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
-        if (left := counts.pending + counts.claimed) and not unfinished:
-            raise Refused(f"pool {self.pool_id!r} has {left} unfinished jobs; cancel them, or delete them too (--unfinished)")
-        if live := await close_refused(self._store, self.pool_id):
-            raise Refused(f"pool {self.pool_id!r} has {len(live)} live workers, such as {live[0].worker_id}; drain them first")
-        if row.is_scaled and (rented := await self._store.workers.list_unreaped(self.pool_id)):
-            raise Refused(
-                f"fleet {self.pool_id!r} has {len(rented)} workers that may still cost money, such as {rented[0].worker_id}; "
-                f"drain them, and run: drumbeat fleet beat {self.pool_id}"
-            )
-        await prune_all(self._store.upkeep, [self.pool_id], Prunable, timedelta(), on_progress)
-        await self._store.pools.delete(self.pool_id)
-        return counts
+        from drumbeat.pool.deletion import delete_pool
+
+        return await delete_pool(self._store, await self.get(), unfinished=unfinished, on_progress=on_progress)
+
+    @property
+    def schedules(self) -> "Schedules":
+        """The schedules that push jobs to this pool periodically."""
+        from drumbeat.pool.schedules.service import Schedules
+
+        return Schedules(self._store, self.pool_id, lambda: self.create(exist_ok=True))
 
     async def plan(self) -> WorkPlan:
         """Return the pool's WorkPlan: how its workers run jobs."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from drumbeat.core.cron import parse_schedule
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.triggers.deliveries import Deliveries
 from drumbeat.triggers.model import BeatKind, Firing, RunBeats, Trigger
-from drumbeat.triggers.schedule import parse_schedule
 
 
 async def answer_event(event: Mapping[str, Any], run: RunBeats, deliveries: Deliveries | None) -> Mapping[str, Any]:

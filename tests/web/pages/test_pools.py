@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 from playwright.async_api import Page, expect
 
+import drumbeat
 from drumbeat.core.job import JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import open_store
@@ -142,3 +143,22 @@ async def test_jobs_come_by_pages(page: Page) -> None:
 
     await expect(page.get_by_role("link", name="First page")).to_be_visible()
     assert await page.locator("[aria-label=Jobs]").get_by_role("link").first.inner_text() != first
+
+
+async def test_the_schedules_of_a_pool_are_shown_paused_and_resumed(page: Page, served: Served) -> None:
+    async with drumbeat.connect(served.store) as db:
+        await db.pool("timed").schedules.add("nightly", cron="0 3 * * *", tz="Europe/Berlin", type="report")
+
+    await opened(page, "/pools/timed", "timed")
+    table = page.get_by_label("Schedules")
+    await expect(table).to_contain_text("0 3 * * * (Europe/Berlin)")
+    await expect(table).to_contain_text("active")
+    await expect(page.get_by_text("no process has looked after the schedules of timed yet")).to_be_visible()
+    await check_accessible(page)
+    await table.get_by_role("button", name="Pause").click()
+    await expect(table).to_contain_text("paused")
+    await table.get_by_role("button", name="Resume").click()
+
+    await expect(table).to_contain_text("active")
+    async with drumbeat.connect(served.store) as db:
+        assert not (await db.pool("timed").schedules.get("nightly")).schedule.paused

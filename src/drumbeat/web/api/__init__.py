@@ -15,6 +15,7 @@ from drumbeat.web.api import (
     prices,
     run_data,
     runs,
+    schedules,
     streams,
     templates,
     triggers,
@@ -32,6 +33,7 @@ ROUTERS: Sequence[APIRouter] = (
     prices.router,
     pools.router,
     jobs.router,
+    schedules.router,
     fleet.router,
     triggers.router,
 )
