@@ -84,7 +84,7 @@ async def psycopg_rows_as_objects(url: str) -> AsyncIterator[Opened]:
     import psycopg
     from psycopg.rows import dict_row
 
-    connection: Any = psycopg.connect(url, autocommit=True, row_factory=dict_row, cursor_factory=psycopg.RawCursor)  # type: ignore[call-overload]
+    connection: Any = psycopg.connect(url, autocommit=True, row_factory=dict_row, cursor_factory=psycopg.RawCursor)
     with connection:
         yield Opened(
             given=connection,

@@ -6,35 +6,10 @@ from typing import Any
 
 import pytest
 
-import drumbeat
 from drumbeat.core.errors import InvalidInput, NotFound, StaleWrite
 from drumbeat.core.job import JobStatus
 from own_transaction.drivers import POSTGRES, SQLITE, Opened, done
-from servers.postgres import PostgresServer
-
-WRITE = "INSERT INTO effects (n) VALUES (1)"
-COUNT = "SELECT COUNT(*) AS n FROM effects"
-
-
-class Place:
-    """A store with a table of the user's own beside it."""
-
-    def __init__(self, url: str, db: drumbeat.Connection, execute: Any) -> None:
-        self.url = url
-        self.db = db
-        self.execute = execute  #: runs a statement in the same database, on a connection of its own
-        self._made = 0
-
-    async def pool(self) -> drumbeat.Pool:
-        self._made += 1
-        found = self.db.pool(f"papers-{self._made}")
-        await found.create()
-        await self.execute("DELETE FROM effects")
-        return found
-
-    async def effects(self) -> int:
-        found = await self.execute(COUNT)
-        return int(found[0][0])
+from own_transaction.place import WRITE, Place
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,41 +17,6 @@ def django_in_an_event_loop() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         yield
-
-
-@pytest.fixture(scope="module")
-def database(postgres: PostgresServer) -> Iterator[str]:
-    url = postgres.new_database()
-    yield url
-    postgres.drop_database(url)
-
-
-@pytest.fixture(scope="module")
-async def in_postgres(database: str) -> AsyncIterator[Place]:
-    import asyncpg
-
-    connection = await asyncpg.connect(database)
-    await connection.execute("CREATE TABLE effects (n integer NOT NULL)")
-    async with drumbeat.connect(f"{database}?schema=jobs_of_ours") as db:
-        yield Place(database, db, connection.fetch)
-    await connection.close()
-
-
-@pytest.fixture(scope="module")
-async def in_sqlite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-    import sqlite3
-
-    url = f"sqlite:///{tmp_path_factory.mktemp('own')}/jobs.db?synchronous=normal"
-    async with drumbeat.connect(url) as db:
-        await db.pool("first").create()
-        connection = sqlite3.connect(url.removeprefix("sqlite:///").partition("?")[0], isolation_level=None)
-
-        async def execute(statement: str) -> Any:
-            return connection.execute(statement).fetchall()
-
-        await execute("CREATE TABLE effects (n integer NOT NULL)")
-        yield Place(url, db, execute)
-        connection.close()
 
 
 @pytest.fixture(params=[*POSTGRES, *SQLITE])
