@@ -367,6 +367,14 @@ UPDATE drumbeat.jobs SET lease_until = @now + lease_us, lease_extended = 1
  WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0
                 LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED);
 
+-- name: note_company
+-- Stored, so that what each job of a lost worker is charged does not depend on the order in which the leases expire. Skips a
+-- job that a transaction of its handler is just completing, so as not to wait for that transaction.
+UPDATE drumbeat.jobs SET in_company = CAST(:jobs AS INTEGER)
+ WHERE seq = ANY(ARRAY(SELECT seq FROM drumbeat.jobs
+                        WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance
+                          AND status = 'claimed' AND begun_at IS NOT NULL FOR UPDATE SKIP LOCKED));
+
 -- name: lock_expired
 SELECT * FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 1
  ORDER BY lease_owner LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED;
