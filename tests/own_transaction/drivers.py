@@ -1,8 +1,8 @@
 """Every driver and framework whose connections ``push_on`` and ``complete_on`` take, behind the same few methods."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -238,26 +238,49 @@ async def django(url: str) -> AsyncIterator[Opened]:
 
 
 def django_connection(url: str) -> Any:
-    """The connection that Django makes for the database at a URL. In an event loop Django needs DJANGO_ALLOW_ASYNC_UNSAFE."""
+    """A connection that Django makes for the database at a URL. In an event loop Django needs DJANGO_ALLOW_ASYNC_UNSAFE."""
+    _set_up_django()
+    from django.db.utils import ConnectionHandler
+
+    return ConnectionHandler({"default": _django_settings(url)})["default"]
+
+
+@contextmanager
+def use_django(url: str) -> Iterator[None]:
+    """For the block, the database at a URL is Django's default database."""
+    _set_up_django()
+    from django.db import connections
+    from django.db.utils import ConnectionHandler
+
+    connections.settings["default"] = ConnectionHandler({"default": _django_settings(url)}).settings["default"]
+    try:
+        yield
+    finally:
+        connections["default"].close()
+        del connections["default"]
+        del connections.settings["default"]
+
+
+def _set_up_django() -> None:
     from django.apps import apps
     from django.conf import settings
-    from django.db.utils import ConnectionHandler
 
     if not settings.configured:
         settings.configure(USE_TZ=True)
     apps.populate([])
+
+
+def _django_settings(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
-        place: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "NAME": _file(url)}
-    else:
-        place = {
-            "ENGINE": "django.db.backends.postgresql",
-            "NAME": parts.path[1:],
-            "USER": parts.username,
-            "HOST": parts.hostname,
-            "PORT": parts.port,
-        }
-    return ConnectionHandler({"default": place})["default"]
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": _file(url)}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path[1:],
+        "USER": parts.username,
+        "HOST": parts.hostname,
+        "PORT": parts.port,
+    }
 
 
 Way = Callable[[str], AbstractAsyncContextManager[Opened]]
