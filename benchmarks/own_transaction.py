@@ -41,8 +41,8 @@ Stop = Callable[[int], None]
 def transaction(url: str) -> Iterator[Any]:
     """A connection whose transaction is committed at the end of the block."""
     if url.startswith("postgresql"):
-        with psycopg.connect(url) as connection:
-            yield connection
+        with psycopg.connect(url) as in_postgres:
+            yield in_postgres
         return
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60)) as connection, connection:
         yield connection

@@ -15,8 +15,8 @@ from own_transaction.place import WRITE
 def transaction(url: str) -> Iterator[Any]:
     """A connection with a transaction that commits at the end of the block, and rolls back if the block raises."""
     if not url.startswith("sqlite:"):
-        with psycopg.connect(url) as connection:
-            yield connection
+        with psycopg.connect(url) as in_postgres:
+            yield in_postgres
         return
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
         yield connection

@@ -1,5 +1,7 @@
 """Handlers that complete their job in a transaction of their own: the effect and the job are done together or not at all."""
 
+import asyncio
+import threading
 from pathlib import Path
 
 import asyncpg
@@ -95,6 +97,27 @@ async def test_a_handler_that_raises_after_its_commit_has_done_its_job(place: Pl
 
     assert ((await pool.job(job_id)).status, await place.effects()) == (JobStatus.DONE, 1)
     assert (done.ended, done.finished, done.failed) == (1, 1, 0)
+
+
+async def test_a_worker_goes_on_while_a_handler_that_timed_out_keeps_its_transaction_open(in_postgres: Place) -> None:
+    pool = await in_postgres.pool()
+    slow = await pool.push("slow", timeout=0.05, priority=1)
+    quick = await pool.push("quick")
+    other_is_done = threading.Event()
+
+    def work(payload: str, context: JobContext) -> None:
+        if payload == "slow":
+            with transaction(in_postgres.url) as connection:
+                context.complete_on(connection, "in the end")
+                other_is_done.wait(60)
+
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(in_postgres.db.work(pool.pool_id, work, executor="threads", concurrency=2))
+        await pool.result(quick, timeout=60)
+        other_is_done.set()
+
+    assert (await pool.job(slow)).result == "in the end"
+    assert (working.result().finished, working.result().failed) == (2, 0)
 
 
 async def test_a_second_completion_of_a_job_is_refused_and_the_first_still_counts(place: Place) -> None:

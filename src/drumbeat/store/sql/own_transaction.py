@@ -17,7 +17,7 @@ from drumbeat.core.worker import Holder
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.caller_connection import AwaitedDriver, BlockingDriver, awaited_driver, blocking_driver, is_awaited
 from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script, run_script_blocking
-from drumbeat.store.sql.postgres import read_home
+from drumbeat.store.sql.postgres import read_apart
 from drumbeat.store.sql.postgres_dialect import dialect as postgres_dialect
 from drumbeat.store.sql.postgres_notify import channel_of
 from drumbeat.store.sql.postgres_queue import done_values, push_script as push_to_postgres
@@ -50,6 +50,10 @@ class OwnTransactions(ABC):
         held by this claim."""
         outcome = JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
         return self._run(connection, lambda: self._complete(holder, outcome))
+
+    async def is_being_completed(self, token: Token) -> bool:
+        """Whether an open transaction has locked a claimed job, so that an outcome cannot be written without waiting for it."""
+        return False
 
     def _run(self, connection: Any, script: Callable[[], Script[T]]) -> "T | Awaitable[T]":
         return self._run_awaited(connection, script) if is_awaited(connection) else self._run_blocking(connection, script)
@@ -124,7 +128,8 @@ class PostgresTransactions(OwnTransactions):
         return _postgres_queries(self._schema)
 
     def _ask_store(self) -> Rows:
-        self._home = asyncio.run(read_home(self._url, self._queries()["find_home"]))
+        [found] = asyncio.run(read_apart(self._url, _numbered_queries(self._schema)["find_home"], {}))
+        self._home = (found["database"], found["started"])
         return ()
 
     def _check_home(self) -> Script[None]:
@@ -145,6 +150,10 @@ class PostgresTransactions(OwnTransactions):
     def _complete(self, holder: Holder, outcome: JobOutcome) -> Script[bool]:
         numbers = yield from _numbers(outcome.token)
         return bool((yield "settle_done", done_values(holder, [outcome], numbers)))
+
+    async def is_being_completed(self, token: Token) -> bool:
+        query = _numbered_queries(self._schema)["find_unlocked"]
+        return not await read_apart(self._url, query, {"job_id": token.job_id, "seq": number_of(token.job_id)})
 
 
 class SqliteTransactions(OwnTransactions):
@@ -202,6 +211,11 @@ def _plain(name: str, values: Values | Bulk | MayConflict) -> Values:
     if isinstance(values, Bulk | MayConflict):
         raise InvalidInput(f"query {name}: expected a mapping of values, got a {type(values).__name__}")
     return values
+
+
+@cache
+def _numbered_queries(schema: str) -> Mapping[str, Query]:
+    return load_queries(postgres_dialect(schema))
 
 
 @cache

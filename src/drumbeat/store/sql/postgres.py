@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STREAMED_ROWS = 500
-_HOME_TIMEOUT = 10.0  #: seconds to connect to the store, and to read which database it is
+_APART = 10.0  #: time limit in seconds to connect for one query, and to run it
 
 #: Planner settings. Each statement is planned once, since planning a claim takes longer than running it. A plan made while a
 #: table is empty must stay fast when it is full, so an index is read in order: LIMIT then ends the scan early.
@@ -266,19 +266,16 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def read_home(url: str, query: Query) -> tuple[str, str]:
-    """Connect to the store's database at ``url``, and return its name and the start time of its server.
-
-    ``query`` is ``find_home``. Raises StoreUnavailable, InvalidSettings."""
+async def read_apart(url: str, query: Query, values: Values) -> Rows:
+    """Connect to the store's database at ``url`` only to run one query. Raises StoreUnavailable, InvalidSettings."""
     try:
-        connection = await _driver().connect(url, timeout=_HOME_TIMEOUT, command_timeout=_HOME_TIMEOUT, statement_cache_size=0)
+        connection = await _driver().connect(url, timeout=_APART, command_timeout=_APART, statement_cache_size=0)
         try:
-            [found] = await _run(connection, query, {})
+            return await _run(connection, query, values)
         finally:
-            await connection.close(timeout=_HOME_TIMEOUT)
+            await connection.close(timeout=_APART)
     except driver_errors() as exc:
         raise PostgresDatabase(url).translated(exc) from exc
-    return found["database"], found["started"]
 
 
 async def _run(

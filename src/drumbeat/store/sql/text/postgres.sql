@@ -119,6 +119,11 @@ RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(
 -- Identifies the database and the server of a connection; no two servers start in the same microsecond.
 SELECT current_database() AS database, CAST(extract(epoch FROM pg_postmaster_start_time()) AS text) AS started;
 
+-- name: find_unlocked
+-- A job, unless a transaction has locked it. The lock that this takes ends with the statement.
+SELECT seq FROM drumbeat.jobs
+ WHERE (given_id = CAST(:job_id AS text) OR (seq = CAST(:seq AS bigint) AND given_id IS NULL)) FOR UPDATE SKIP LOCKED;
+
 -- name: push_jobs
 -- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique. Numbers are drawn in the order of the
 -- list, rows are inserted in the order of their keys, so that two pushes of the same keys cannot deadlock.
