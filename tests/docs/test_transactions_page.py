@@ -15,8 +15,8 @@ import pytest
 import drumbeat
 from docs.pages import page, section
 from drumbeat.core.job import JobStatus
-from own_transaction.drivers import use_django
 from servers.postgres import PostgresServer
+from transactions.drivers import use_django
 
 TEXT = page("transactions")
 PUSHES = re.findall(r"^### (.*)$", section(TEXT, "## Push"), re.MULTILINE)

@@ -8,8 +8,8 @@ import pytest
 
 from drumbeat.core.errors import InvalidInput, NotFound, StaleWrite
 from drumbeat.core.job import JobStatus
-from own_transaction.drivers import POSTGRES, SQLITE, Opened, done
-from own_transaction.place import WRITE, Place
+from transactions.drivers import POSTGRES, SQLITE, Opened, done
+from transactions.place import WRITE, Place
 
 
 @pytest.fixture(scope="module", autouse=True)

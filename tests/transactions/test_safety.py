@@ -21,9 +21,9 @@ from drumbeat.pool.worker.in_flight import InFlight
 from drumbeat.pool.worker.options import WorkPlan
 from drumbeat.store import open_store
 from drumbeat.store.interface import Store
-from own_transaction.drivers import POSTGRES, SQLITE
-from own_transaction.place import WRITE, Place
 from servers.postgres import PostgresServer
+from transactions.drivers import POSTGRES, SQLITE
+from transactions.place import WRITE, Place
 
 MOMENT = timedelta(milliseconds=1)
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from drumbeat import JobContext
-from own_transaction.place import WRITE
+from transactions.place import WRITE
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from drumbeat import JobContext, JobFailure
 from drumbeat.core.errors import InvalidInput, StaleWrite
 from drumbeat.core.job import JobStatus
 from drumbeat.testing import pool as pool_in_memory
-from own_transaction.handlers import record, transaction
-from own_transaction.place import WRITE, Place
+from transactions.handlers import record, transaction
+from transactions.place import WRITE, Place
 
 TESTS = Path(__file__).parents[1]
 

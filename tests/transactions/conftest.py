@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from own_transaction.place import Place, place_in_postgres, place_in_sqlite
 from servers.postgres import PostgresServer
+from transactions.place import Place, place_in_postgres, place_in_sqlite
 
 
 @pytest.fixture(scope="module")
