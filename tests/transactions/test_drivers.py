@@ -84,6 +84,21 @@ async def test_a_push_has_every_option_of_an_ordinary_push(opened: tuple[Place, 
     assert (await pool.status()).counts.delayed == 1
 
 
+@pytest.mark.parametrize("name", ["asyncpg", "psycopg", "sqlite3"])
+@pytest.mark.parametrize("options", [{}, {"group": "g"}], ids=["plain", "grouped"])
+async def test_many_jobs_are_pushed_together(name: str, options: dict[str, Any], in_postgres: Place, in_sqlite: Place) -> None:
+    place = in_postgres if name in POSTGRES else in_sqlite
+    pool = await place.pool()
+
+    async with {**POSTGRES, **SQLITE}[name](place.url) as caller:
+        await done(caller.begin())
+        ids = await done(pool.push_many_on(caller.given, range(3), **options))
+        none = await done(pool.push_many_on(caller.given, [], **options))
+        await caller.end(commit=True)
+
+    assert ([(job.job_id, job.payload) for job in await pool.list()], none) == ([*zip(ids, range(3), strict=True)], [])
+
+
 async def test_a_job_is_done_when_the_caller_commits_and_not_before(opened: tuple[Place, Opened]) -> None:
     place, caller = opened
     pool = await place.pool()

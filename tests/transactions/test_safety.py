@@ -21,6 +21,7 @@ from drumbeat.pool.worker.in_flight import InFlight
 from drumbeat.pool.worker.options import WorkPlan
 from drumbeat.store import open_store
 from drumbeat.store.interface import Store
+from servers.pgbouncer import PgBouncer
 from servers.postgres import PostgresServer
 from transactions.drivers import POSTGRES, SQLITE
 from transactions.place import WRITE, Place
@@ -234,3 +235,12 @@ async def test_a_sqlalchemy_session_that_rolls_back_to_a_savepoint_keeps_what_ca
     engine.dispose()
 
     assert [job.job_id for job in await pool.list()] == [kept]
+
+
+async def test_a_connection_through_a_pooler_is_to_the_same_database(in_postgres: Place, pgbouncer: PgBouncer) -> None:
+    pool = await in_postgres.pool()
+
+    with psycopg.connect(pgbouncer.url(in_postgres.url), prepare_threshold=None) as connection:
+        pool.push_on(connection, 1, unique_key="k")
+
+    assert await pool.size() == 1

@@ -1,7 +1,7 @@
 """Pushes and completes jobs in a transaction of the caller, for a pool and for the context of a handler."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
@@ -9,7 +9,7 @@ from drumbeat.core.errors import InvalidInput, StaleWrite
 from drumbeat.core.job import Job, JobId, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.pool.job_options import new_job
+from drumbeat.pool.job_options import new_job, new_jobs
 from drumbeat.pool.payload import MOST_BYTES, as_json
 
 if TYPE_CHECKING:
@@ -46,6 +46,21 @@ class OwnTransactionMethods:
         """
         jobs = [new_job(payload, self.most_bytes, **options)]
         return then(transactions_at(self._store_url, "push_on").push(connection, self.pool_id, jobs), itemgetter(0))
+
+    @overload
+    def push_many_on(
+        self, connection: AwaitedConnection, payloads: Iterable[Any], **options: Any
+    ) -> Awaitable[Sequence[JobId]]: ...
+
+    @overload
+    def push_many_on(self, connection: Any, payloads: Iterable[Any], **options: Any) -> Sequence[JobId]: ...
+
+    def push_many_on(
+        self, connection: Any, payloads: Iterable[Any], **options: Any
+    ) -> Sequence[JobId] | Awaitable[Sequence[JobId]]:
+        """Push many jobs with the same options in the caller's open transaction, like ``push_on``. Returns their ids."""
+        jobs = new_jobs(payloads, self.most_bytes, **options)
+        return transactions_at(self._store_url, "push_many_on").push(connection, self.pool_id, jobs)
 
     @overload
     def complete_on(self, connection: AwaitedConnection, job: Job, result: Any = None) -> Awaitable[None]: ...

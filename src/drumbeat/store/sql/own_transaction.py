@@ -178,7 +178,7 @@ class SqliteTransactions(OwnTransactions):
             raise _another_database(str(self._path), f"to {given or 'a database in memory'}")
 
     def _within(self, driver: BlockingDriver | AwaitedDriver, script: Script[T]) -> Script[T]:
-        yield ("lock_file" if driver.has_begun else "begin_writing"), {}
+        yield "lock_file" if driver.has_begun else "begin_writing", {}
         result = yield from script
         wake_waiting(self._path)
         return result
