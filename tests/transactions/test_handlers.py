@@ -1,15 +1,21 @@
 """Handlers that complete their job in a transaction of their own: the effect and the job are done together or not at all."""
 
 import asyncio
-import threading
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
+import psycopg
 import pytest
 
 from drumbeat import JobContext, JobFailure
+from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, StaleWrite
-from drumbeat.core.job import JobStatus
+from drumbeat.core.job import AttemptOutcome, JobOutcome, JobStatus
+from drumbeat.pool.worker.claims import Claims
+from drumbeat.pool.worker.in_flight import InFlightJob
+from drumbeat.pool.worker.own_commit import outcome_to_write
+from drumbeat.store import open_store
 from drumbeat.testing import pool as pool_in_memory
 from transactions.handlers import record, transaction
 from transactions.place import WRITE, Place
@@ -99,25 +105,50 @@ async def test_a_handler_that_raises_after_its_commit_has_done_its_job(place: Pl
     assert (done.ended, done.finished, done.failed) == (1, 1, 0)
 
 
-async def test_a_worker_goes_on_while_a_handler_that_timed_out_keeps_its_transaction_open(in_postgres: Place) -> None:
-    pool = await in_postgres.pool()
-    slow = await pool.push("slow", timeout=0.05, priority=1)
-    quick = await pool.push("quick")
-    other_is_done = threading.Event()
+class StoppedClock(ManualClock):
+    """A clock on which a sleep lasts until ``go`` is set."""
 
-    def work(payload: str, context: JobContext) -> None:
-        if payload == "slow":
-            with transaction(in_postgres.url) as connection:
-                context.complete_on(connection, "in the end")
-                other_is_done.wait(60)
+    def __init__(self) -> None:
+        super().__init__()
+        self.asleep = asyncio.Event()
+        self.go = asyncio.Event()
 
-    async with asyncio.TaskGroup() as group:
-        working = group.create_task(in_postgres.db.work(pool.pool_id, work, executor="threads", concurrency=2))
-        await pool.result(quick, timeout=60)
-        other_is_done.set()
+    async def sleep(self, duration: timedelta) -> None:
+        self.asleep.set()
+        await self.go.wait()
 
-    assert (await pool.job(slow)).result == "in the end"
-    assert (working.result().finished, working.result().failed) == (2, 0)
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_worker_waits_for_the_transaction_of_a_handler_that_timed_out(in_postgres: Place, commit: bool) -> None:
+    """An outcome that is written at once would wait in the store, and so would the outcomes of the worker's other jobs."""
+    pool, clock = await in_postgres.pool(), StoppedClock()
+    await pool.push(1)
+    job = await pool.claim()
+    assert job is not None
+    assert job.holder is not None
+    url = f"{in_postgres.url}?schema=jobs_of_ours"
+    held = InFlightJob(job=job, token=job.token, store_url=url)
+    outcome = JobOutcome(token=job.token, outcome=AttemptOutcome.TIMED_OUT)
+
+    async with open_store(url) as store, asyncio.TaskGroup() as group:
+        claims = Claims(
+            queue=store.queue,
+            jobs=store.jobs,
+            workers=store.workers,
+            leases=store.leases,
+            pool_id=pool.pool_id,
+            holder=job.holder,
+            lease=timedelta(minutes=1),
+        )
+        with psycopg.connect(in_postgres.url) as connection:
+            held.context.complete_on(connection)
+            to_write = group.create_task(outcome_to_write(claims, clock, held, outcome))
+            await clock.asleep.wait()
+            if not commit:
+                connection.rollback()
+        clock.go.set()
+
+    assert to_write.result() is (None if commit else outcome)
 
 
 async def test_a_second_completion_of_a_job_is_refused_and_the_first_still_counts(place: Place) -> None:
