@@ -54,6 +54,7 @@ async def test_a_push_is_gone_if_the_caller_rolls_back(opened: tuple[Place, Open
     assert await place.effects() == 0
 
 
+@pytest.mark.parametrize("opened", [each for each in [*POSTGRES, *SQLITE] if "sqlalchemy" in each], indirect=True)
 async def test_a_push_that_is_the_only_statement_of_its_transaction_is_committed(opened: tuple[Place, Opened]) -> None:
     place, caller = opened
     pool = await place.pool()
@@ -65,6 +66,7 @@ async def test_a_push_that_is_the_only_statement_of_its_transaction_is_committed
     assert await pool.size() == 1
 
 
+@pytest.mark.parametrize("opened", ["asyncpg", "psycopg", "psycopg-async", "sqlite3", "aiosqlite"], indirect=True)
 async def test_a_push_has_every_option_of_an_ordinary_push(opened: tuple[Place, Opened]) -> None:
     place, caller = opened
     pool = await place.pool()
