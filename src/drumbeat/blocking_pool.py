@@ -50,6 +50,14 @@ class BlockingPool(Protocol):
     pool_id: PoolId
     most_bytes: int
 
+    def push_on(self, connection: object, payload: object, **options: Unpack[NewJobOptions]) -> JobId: ...
+
+    def push_many_on(
+        self, connection: object, payloads: Iterable[object], **options: Unpack[NewJobOptions]
+    ) -> Sequence[JobId]: ...
+
+    def complete_on(self, connection: object, job: Job, result: object = None) -> None: ...
+
     def create(
         self,
         plan: WorkPlan | None = None,
@@ -77,8 +85,6 @@ class BlockingPool(Protocol):
     def push_many(self, payloads: Iterable[object], **options: Unpack[NewJobOptions]) -> Sequence[JobId]: ...
 
     def push_jobs(self, jobs: Sequence[NewJob]) -> Sequence[JobId]: ...
-
-    def push_on(self, connection: object, payload: object, **options: Unpack[NewJobOptions]) -> JobId: ...
 
     def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Unpack[ClaimOptions]) -> Job | None: ...
 

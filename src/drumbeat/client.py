@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from drumbeat.composition.base import process_name
-from drumbeat.composition.plane import ControlPlane, WorkerSummary as WorkerSummary, open_control_plane, push_on
+from drumbeat.composition.plane import ControlPlane, WorkerSummary as WorkerSummary, open_control_plane
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import (
@@ -72,7 +72,6 @@ class Connection:
         self._settings = load_settings(os.environ, store=url)
         self._create = create
         self._triggers = triggers
-        self._push_on = push_on(self._settings.store)
         self._clock = clock
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
@@ -82,7 +81,7 @@ class Connection:
         """Return the pool of jobs with this name. This does not call the store."""
         store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
         on_push = self._work_added if self._triggers else None
-        return Pool(store, self._clock, name, process_name(), on_push, self._push_on, self._check_engine)
+        return Pool(store, self._clock, name, process_name(), on_push, self._settings.store, self._check_engine)
 
     async def _check_engine(self, engines: str) -> None:
         await (await self._open()).check_engine(engines)

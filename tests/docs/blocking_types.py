@@ -20,14 +20,23 @@ OPTIONS = {
     "update": "PoolChanges",
     "push": "NewJobOptions",
     "push_many": "NewJobOptions",
-    "push_on": "NewJobOptions",
     "claim": "ClaimOptions",
     "list": "JobFilters",
     "add": "NewJobOptions",
 }
 HEAD = '''"""The types of a pool without await. Written by tests/docs/blocking_types.py from the class Pool; do not edit it."""
 '''
-FIELDS = {"Schedules": "", "Pool": "    pool_id: PoolId\n    most_bytes: int\n"}
+#: the methods for a transaction of the caller: with a blocking driver they are the same in both classes
+OWN_TRANSACTION = """
+    def push_on(self, connection: object, payload: object, **options: Unpack[NewJobOptions]) -> JobId: ...
+
+    def push_many_on(
+        self, connection: object, payloads: Iterable[object], **options: Unpack[NewJobOptions]
+    ) -> Sequence[JobId]: ...
+
+    def complete_on(self, connection: object, job: Job, result: object = None) -> None: ...
+"""
+FIELDS = {"Schedules": "", "Pool": f"    pool_id: PoolId\n    most_bytes: int\n{OWN_TRANSACTION}"}
 
 
 def generated() -> str:

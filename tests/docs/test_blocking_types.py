@@ -8,7 +8,7 @@ from drumbeat.client import BlockingConnection, Connection, Pool, Schedules
 
 
 def public(kind: type) -> set[str]:
-    return {name for name, value in vars(kind).items() if name[0] != "_" and inspect.isfunction(value)}
+    return {name for name, value in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"}
 
 
 def test_the_types_of_a_pool_without_await_are_current() -> None:

@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from drumbeat.composition.base import (
     TRIGGER_FILES,
@@ -38,14 +37,13 @@ if TYPE_CHECKING:
     from drumbeat.bench.targets.vault import Vault as Vault
     from drumbeat.composition.fleets import Fleets
     from drumbeat.composition.workers import WorkerRunner
-    from drumbeat.core.job import JobId, NewJob
     from drumbeat.fleet.explain import BeatExplanation as BeatExplanation
     from drumbeat.fleet.model import FleetPolicy as FleetPolicy
     from drumbeat.fleet.policy_store import FleetConfigured as FleetConfigured
     from drumbeat.fleet.service import FleetService as FleetService, FleetStatus as FleetStatus
     from drumbeat.pool.checker import Checker as Checker
     from drumbeat.pool.model import Action as PoolAction, PoolView
-    from drumbeat.pool.service import Pool as Pool, PushOn
+    from drumbeat.pool.service import Pool as Pool
     from drumbeat.pool.worker.handlers import Handlers
     from drumbeat.pool.worker.options import WorkPlan as WorkPlan
     from drumbeat.runtime.beat import BeatReport as BeatReport, ControlLoop
@@ -305,27 +303,12 @@ class ControlPlane(ControlPlaneBase):
         """Return the job pool with this name, as an object to push to and read from; it need not exist in the store yet."""
         from drumbeat.pool.service import Pool
 
-        on = push_on(self.settings.store)
-        return Pool(self.store, self.clock, name, process_name(), push_on=on, check_engine=self.check_engine)
+        url = self.settings.store
+        return Pool(self.store, self.clock, name, process_name(), store_url=url, check_engine=self.check_engine)
 
     async def check_engine(self, engines: str) -> None:
         """Raise InvalidSettings for engines that are not known here, or whose workers cannot reach the store."""
         self.engines.check_reach(engines)
-
-
-def push_on(store: str) -> "PushOn | None":
-    """Return a function that pushes jobs in a caller's own database transaction; None if the store is not PostgreSQL."""
-    parts = urlsplit(store)
-    if parts.scheme not in ("postgres", "postgresql"):
-        return None
-    schema = dict(parse_qsl(parts.query)).get("schema", "drumbeat")
-
-    async def push(store: Any, connection: Any, pool_id: PoolId, jobs: "Sequence[NewJob]") -> "Sequence[JobId]":
-        from drumbeat.store.sql.postgres import push_on as push
-
-        return await push(connection, pool_id, jobs, schema=schema, home=store.queue.home)
-
-    return push
 
 
 @contextmanager

@@ -116,7 +116,8 @@ class WorkerRunner:
         from drumbeat.pool.worker.assemble import job_workload
         from drumbeat.pool.worker.options import plan_of
 
-        return job_workload(self._store, pool, identity.holder, plan or plan_of(pool), self._clock, handlers=handlers)
+        url, chosen = self._base.settings.store, plan or plan_of(pool)
+        return job_workload(self._store, pool, identity.holder, chosen, self._clock, handlers=handlers, store_url=url)
 
     def _life(self, pool: PoolRow, identity: JoinRequest, workload: Workload) -> WorkerLifecycle:
         return WorkerLifecycle(

@@ -13,8 +13,9 @@ from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with
 from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.engine_change import check_engine_change
-from drumbeat.pool.job_options import new_job, new_jobs, one_job
-from drumbeat.pool.payload import MOST_BYTES, as_json
+from drumbeat.pool.job_options import new_jobs, one_job
+from drumbeat.pool.own_transaction import OwnTransactionMethods, stale_write
+from drumbeat.pool.payload import as_json
 from drumbeat.pool.validation import (
     check_count,
     check_duration,
@@ -31,8 +32,6 @@ from drumbeat.store.interface import ClaimRequest, PoolChange, Store
 if TYPE_CHECKING:
     from drumbeat.pool.explain import JobExplanation
     from drumbeat.pool.schedules.service import Schedules
-
-PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: stored as the end of a pause without an end
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
@@ -66,7 +65,7 @@ class PoolStatus:
         return None if self.counts.oldest_ready is None else max(self.now - self.counts.oldest_ready, timedelta())
 
 
-class Pool:
+class Pool(OwnTransactionMethods):
     """A pool of jobs. It is created in the store by ``create``, or by the first push."""
 
     def __init__(
@@ -76,20 +75,18 @@ class Pool:
         name: str,
         who: str,
         on_push: Callable[[PoolId], Awaitable[object]] | None = None,
-        push_on: PushOn | None = None,
+        store_url: str | None = None,
         check_engine: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
-        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``push_on`` pushes on the
-        caller's database connection (None: the store cannot do that); ``check_engine`` raises InvalidSettings for an engine
+        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``store_url`` is the store's
+        URL, which ``push_on`` and ``complete_on`` need; ``check_engine`` raises InvalidSettings for an engine
         that is not known, or whose workers could not reach the store."""
         self._check_engine = check_engine
-        self.pool_id = PoolId(name)
+        super().__init__(PoolId(name), store_url)
         self._store = store
         self._clock = clock
         self._who = WorkerId(who)
         self._on_push = on_push
-        self._push_on = push_on
-        self.most_bytes = MOST_BYTES
 
     async def create(
         self,
@@ -213,14 +210,6 @@ class Pool:
         if self._on_push is not None:
             await self._on_push(self.pool_id)
         return ids
-
-    async def push_on(self, connection: Any, payload: Any, **options: Any) -> JobId:
-        """Push a job in the caller's transaction, on an asyncpg connection to the store's database. The pool must exist.
-        Raises InvalidInput for any other connection."""
-        if self._push_on is None:
-            raise InvalidInput("push_on needs a PostgreSQL store; with this store use push, which has its own transaction")
-        jobs = [new_job(payload, self.most_bytes, **options)]
-        return (await self._push_on(self._store, connection, self.pool_id, jobs))[0]
 
     async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
         """Claim one job; None if no job is ready. Call ``complete``, ``fail`` or ``release`` before its lease runs out."""
@@ -390,4 +379,4 @@ class Pool:
 
 
 def _stale(job: Job) -> StaleWrite:
-    return StaleWrite(f"job {job.job_id} is no longer held by claim {job.lease_epoch}; discard its result and claim again")
+    return stale_write(job.token)

@@ -27,9 +27,11 @@ def job_workload(
     *,
     handlers: Handlers | None = None,
     chance: Callable[[], float] = random.random,
+    store_url: str | None = None,
 ) -> JobWorkload:
-    """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers. Raises
-    InvalidInput for a handler that cannot run in the plan's executor."""
+    """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers; without
+    ``store_url`` they cannot complete jobs in transactions of their own. Raises InvalidInput for a handler that cannot run in
+    the plan's executor."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
         check_importable(handlers)
     claims = Claims(
@@ -41,6 +43,7 @@ def job_workload(
         holder=holder,
         lease=plan.lease_for(pool.thresholds),
         capabilities=plan.capabilities,
+        store_url=store_url,
         ahead=bool(plan.prefetch),
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )

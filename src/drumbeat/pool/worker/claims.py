@@ -3,10 +3,12 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from drumbeat.core.job import Job, JobOutcome, JobStatus, Token
+from drumbeat.core.errors import NotFound
+from drumbeat.core.job import Job, JobId, JobOutcome, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
@@ -30,6 +32,7 @@ class Claims:
     lease: timedelta
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    store_url: str | None = None  #: the store's URL, for handlers that complete jobs in transactions of their own
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
@@ -71,6 +74,12 @@ class Claims:
     async def held(self) -> Sequence[Job]:
         """Read from the store which jobs this worker holds."""
         return await self.jobs.list(self.pool_id, statuses=[JobStatus.CLAIMED], holder=self.holder, limit=_MOST_HELD)
+
+    async def find(self, job_id: JobId) -> Job | None:
+        """Read a job from the store; None if it was deleted."""
+        with suppress(NotFound):
+            return await self.jobs.get(job_id)
+        return None
 
     async def to_stop(self) -> Sequence[Token]:
         """Read which of this worker's jobs must stop because their cancellation was requested."""
