@@ -23,6 +23,9 @@ from drumbeat.core.job import (
     RateLimit as RateLimit,
 )
 from drumbeat.core.pool import PoolId
+from drumbeat.pool.bulk import BulkResult as BulkResult
+from drumbeat.pool.error_groups import ErrorGroup as ErrorGroup, ErrorGroups as ErrorGroups
+from drumbeat.pool.job_filter import JobFilter as JobFilter
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
 from drumbeat.pool.service import Pool as Pool, PoolStatus as PoolStatus
 from drumbeat.pool.worker.context import JobContext as JobContext, JobFailure as JobFailure

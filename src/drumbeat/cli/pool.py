@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli import pool_beats, pool_jobs, pool_push
+from drumbeat.cli import pool_beats, pool_jobs, pool_operations, pool_push
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
@@ -37,6 +37,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs."
 )
 app.add_typer(pool_jobs.app)
+app.add_typer(pool_operations.app)
 app.add_typer(pool_push.app)
 app.add_typer(pool_beats.app)
 app.command()(work)

@@ -14,6 +14,7 @@ from drumbeat.core.retention import IN_POLICY, USUAL, Prunable, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.engine_change import check_engine_change, close_refused
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
+from drumbeat.pool.operations import PoolOperations
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.validation import (
     check_count,
@@ -66,7 +67,7 @@ class PoolStatus:
         return None if self.counts.oldest_ready is None else max(self.now - self.counts.oldest_ready, timedelta())
 
 
-class Pool:
+class Pool(PoolOperations):
     """A pool of jobs. It is created in the store by ``create``, or by the first push."""
 
     def __init__(
