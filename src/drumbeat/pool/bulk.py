@@ -108,7 +108,8 @@ async def _next_page(
 ) -> Sequence[Job]:
     """Read the page that follows ``before``. If the last job of ``before`` was deleted meanwhile, continue after an earlier
     one; its jobs no longer match where they were changed. Raises NotFound if all of them were deleted."""
-    for cursor in [*reversed(before)] or [None]:
+    cursors: list[Job | None] = [*reversed(before)]
+    for cursor in cursors or [None]:
         try:
             return await store.jobs.list(
                 pool_id,

@@ -9,6 +9,7 @@ from drumbeat.core.recovery import PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
 from drumbeat.pool.breaker import counts_for_breaker, failure_streak
 from drumbeat.pool.model import Claim, FailureStreak, PoolPolicy, PoolView
+from drumbeat.pool.paused_types import claimable_types
 from drumbeat.runtime.snapshot import take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
@@ -30,6 +31,7 @@ async def observe(
     policy = PoolPolicy.from_json(pool.policy)
     snapshot = await take_snapshot(store, spawner, pool, gap, unreaped_only=True)
     most = policy.slots + _MORE
+    types = await claimable_types(store.jobs, pool_id, policy.types, policy.paused)
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
     workers = await _with_holders(store, pool_id, snapshot.workers, claimed)
     rows = {row.worker_id: row for row in workers}
@@ -43,7 +45,7 @@ async def observe(
         policy=policy,
         workers=workers,
         instances=snapshot.instances,
-        demand=await store.jobs.demand(pool_id, most, policy.types),
+        demand={} if types is None else await store.jobs.demand(pool_id, most, types),
         unhandled=await unhandled(store, pool_id, policy),
         claims=claims,
         more_claims=len(claimed) == most,
@@ -113,5 +115,7 @@ def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: Poo
         expired=job.lease_until is not None and job.lease_until <= now,
         extended=job.lease_extended,
         capability=job.capability or "",
-        comes_back=(job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes) and policy.handles(job.type),
+        comes_back=(job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes)
+        and policy.handles(job.type)
+        and job.type not in policy.paused,
     )

@@ -1,18 +1,21 @@
 """The methods of a pool that change the jobs that match a filter, that pause job types, and that list groups of errors."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
 from drumbeat.core.pool import PoolId, PoolRow
-from drumbeat.pool.validation import check_count
-from drumbeat.store.interface import Store
+from drumbeat.pool.validation import check_count, check_time, names
+from drumbeat.store.interface import PoolChange, Store
 
 if TYPE_CHECKING:
     from drumbeat.pool.bulk import BulkChange, BulkResult, Change
     from drumbeat.pool.error_groups import ErrorGroups
     from drumbeat.pool.job_filter import JobFilter
 
+FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: stored as the end of a pause without an end
 _REQUEUABLE = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
 _POISONED = frozenset({JobStatus.POISONED})
 
@@ -26,6 +29,36 @@ class PoolOperations:
     async def get(self) -> PoolRow:
         """Return the pool's row. Raises NotFound; InvalidInput if it is not a pool of jobs."""
         raise NotImplementedError
+
+    async def _reset_failures(self) -> dict[str, str]:
+        raise NotImplementedError
+
+    async def pause(self, until: datetime | None = None, *, types: Sequence[str] = ()) -> PoolRow:
+        """Pause the pool until ``until``, or until it is resumed: no jobs are claimed; running jobs continue.
+
+        With ``types``, only jobs of these types are paused, until they are resumed; workers notice it within a second.
+        """
+        if types and until is not None:
+            raise InvalidInput("until: expected no time together with types, got one; resume the types when they may run again")
+        row = await self.get()
+        if not types:
+            change = PoolChange(paused_until=FOREVER if until is None else check_time("until", until))
+            return await self._store.pools.change(row.pool_id, change)
+        from drumbeat.pool.paused_types import pause_change
+
+        return await self._store.pools.change(row.pool_id, pause_change(names("types", types), await self._store.now()))
+
+    async def resume(self, *, types: Sequence[str] = ()) -> PoolRow:
+        """End a pause, and let workers be started again even if the last workers failed. Paused types stay paused.
+
+        With ``types``, only resume jobs of these types.
+        """
+        row = await self.get()
+        if not types:
+            return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
+        from drumbeat.pool.paused_types import resume_change
+
+        return await self._store.pools.change(row.pool_id, resume_change(names("types", types)))
 
     async def cancel_where(
         self,
