@@ -11,6 +11,7 @@ from drumbeat.web.api import (
     health,
     jobs,
     metrics,
+    operations,
     pools,
     prices,
     run_data,
@@ -32,6 +33,7 @@ ROUTERS: Sequence[APIRouter] = (
     prices.router,
     pools.router,
     jobs.router,
+    operations.router,
     fleet.router,
     triggers.router,
 )
