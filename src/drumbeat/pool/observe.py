@@ -110,12 +110,11 @@ async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None)
 def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:
     if job.holder is None:
         raise ValueError(f"expected claimed job {job.job_id} to have a holder, got none; the row in the store is damaged")
+    is_claimable = policy.handles(job.type) and job.type not in policy.paused
     return Claim(
         worker_id=name_of(job.holder, job.pool_id, rows),
         expired=job.lease_until is not None and job.lease_until <= now,
         extended=job.lease_extended,
         capability=job.capability or "",
-        comes_back=(job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes)
-        and policy.handles(job.type)
-        and job.type not in policy.paused,
+        comes_back=(job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes) and is_claimable,
     )
