@@ -139,7 +139,7 @@ def test_status_shows_counts_and_pause(url: str) -> None:
     assert (found["jobs"]["ready"], found["jobs"]["pending"], found["paused"], found["workers"]) == (2, 2, True, [])
     assert "paused until" in said
     assert "2 ready" in said
-    assert told(url, "resume", "p") == {"pool_id": "p", "paused_until": None}
+    assert told(url, "resume", "p") == {"pool_id": "p", "paused_until": None, "paused_types": []}
     assert "is paused until it is resumed" in invoke("pool", "pause", "p", store=url).output
 
 
@@ -177,7 +177,9 @@ def test_errors_are_listed_in_groups_and_a_group_is_requeued(url: str, tmp_path:
     )
     invoke("pool", "work", "p", "--drain", "--handler", "command:sh -c 'echo no page $$ >&2; exit 1'", store=url)
 
-    [group] = told(url, "errors", "p")["groups"]
+    found = told(url, "errors", "p")
+    assert len(found["groups"]) == 1, found
+    [group] = found["groups"]
     assert group["jobs"] == 2
     table = invoke("pool", "errors", "p", store=url).output
     assert group["group_id"] in table
