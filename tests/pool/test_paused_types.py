@@ -17,9 +17,10 @@ from pool.stage import Stage
 from pool.working import Shop
 
 
-async def test_jobs_of_a_paused_type_are_not_claimed_until_it_is_resumed(any_store: Store, any_pool: Pool) -> None:
+async def test_jobs_of_a_paused_type_are_not_claimed_until_it_is_resumed(any_pool: Pool) -> None:
     await any_pool.push("first", type="mail")
     await any_pool.push("second", type="sms")
+    assert [*await any_pool.claim_many(5, types=["neither"])] == []
     await any_pool.pause(types=["mail"])
 
     assert [each.payload for each in await any_pool.claim_many(5)] == ["second"]
@@ -27,8 +28,7 @@ async def test_jobs_of_a_paused_type_are_not_claimed_until_it_is_resumed(any_sto
     assert (await any_pool.status()).paused_types == ("mail",)
 
     await any_pool.resume(types=["mail"])
-    later = Pool(any_store, SystemClock(), "mail", "later")  # a pool that has not read the pause
-    assert [each.payload for each in await later.claim_many(5)] == ["first"]
+    assert [each.payload for each in await any_pool.claim_many(5)] == ["first"]
 
 
 async def test_two_pauses_do_not_undo_each_other_nor_that_of_the_pool(any_pool: Pool) -> None:
@@ -50,6 +50,15 @@ async def test_a_pause_of_a_type_has_no_end(store: Store) -> None:
 
     with pytest.raises(InvalidInput, match="until: expected no time together with types"):
         await pool.pause(await store.now(), types=["a"])
+
+
+async def test_types_that_are_no_list_do_not_pause_the_whole_pool(store: Store) -> None:
+    pool = Pool(store, SystemClock(), "mail", "me")
+    await pool.create()
+
+    with pytest.raises(InvalidInput, match="types: expected a list of names"):
+        await pool.pause(types="")
+    assert not (await pool.status()).is_paused
 
 
 @pytest.mark.parametrize("functions", [1, 2], ids=["one handler for every type", "a handler for each type"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
 from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.pool.paused_types import ClaimableTypes, pause_change, resume_change
 from drumbeat.pool.validation import check_count, check_time, names
 from drumbeat.store.interface import PoolChange, Store
 
@@ -25,6 +26,7 @@ class PoolOperations:
 
     pool_id: PoolId
     _store: Store
+    _claimable: ClaimableTypes
 
     async def get(self) -> PoolRow:
         """Return the pool's row. Raises NotFound; InvalidInput if it is not a pool of jobs."""
@@ -38,27 +40,28 @@ class PoolOperations:
 
         With ``types``, only jobs of these types are paused, until they are resumed; workers notice it within a second.
         """
-        if types and until is not None:
+        row, kinds = await self.get(), names("types", types)
+        if kinds and until is not None:
             raise InvalidInput("until: expected no time together with types, got one; resume the types when they may run again")
-        row = await self.get()
-        if not types:
+        if not kinds:
             change = PoolChange(paused_until=FOREVER if until is None else check_time("until", until))
             return await self._store.pools.change(row.pool_id, change)
-        from drumbeat.pool.paused_types import pause_change
-
-        return await self._store.pools.change(row.pool_id, pause_change(names("types", types), await self._store.now()))
+        return await self._change_types(pause_change(kinds, await self._store.now()))
 
     async def resume(self, *, types: Sequence[str] = ()) -> PoolRow:
         """End a pause, and let workers be started again even if the last workers failed. Paused types stay paused.
 
         With ``types``, only resume jobs of these types.
         """
-        row = await self.get()
-        if not types:
+        row, kinds = await self.get(), names("types", types)
+        if not kinds:
             return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
-        from drumbeat.pool.paused_types import resume_change
+        return await self._change_types(resume_change(kinds))
 
-        return await self._store.pools.change(row.pool_id, resume_change(names("types", types)))
+    async def _change_types(self, change: PoolChange) -> PoolRow:
+        changed = await self._store.pools.change(self.pool_id, change)
+        self._claimable.forget()
+        return changed
 
     async def cancel_where(
         self,

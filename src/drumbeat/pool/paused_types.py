@@ -48,6 +48,10 @@ class ClaimableTypes:
         self._read_at: timedelta | None = None
         self._paused: frozenset[str] = frozenset()
 
+    def forget(self) -> None:
+        """Read the policy again at the next claim, because this process has changed it."""
+        self._read_at = None
+
     async def of(self, types: Sequence[str]) -> tuple[str, ...] | None:
         """Return the types to claim for a worker that handles ``types`` (empty: every type); None if all are paused."""
         now = self._clock.elapsed()
