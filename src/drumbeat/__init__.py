@@ -12,6 +12,7 @@ _MODULES = {
     "Job": "drumbeat.core.job",
     "JobContext": "drumbeat.pool.worker.context",
     "JobFailure": "drumbeat.pool.worker.context",
+    "JobFilter": "drumbeat.pool.job_filter",
     "JobStatus": "drumbeat.core.job",
     "Pool": "drumbeat.pool.service",
     "RateLimit": "drumbeat.core.job",

@@ -4,6 +4,7 @@ from drumbeat.client import (
     Job as Job,
     JobContext as JobContext,
     JobFailure as JobFailure,
+    JobFilter as JobFilter,
     JobStatus as JobStatus,
     Pool as Pool,
     RateLimit as RateLimit,

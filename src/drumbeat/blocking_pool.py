@@ -1,7 +1,7 @@
 """The types of a pool without await. Written by tests/docs/blocking_types.py from the class Pool; do not edit it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Protocol, Unpack
 
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, NewJob
@@ -125,10 +125,6 @@ class BlockingPool(Protocol):
     def cancel(self, *job_ids: str) -> Sequence[Job]: ...
 
     def requeue(self, *job_ids: str) -> Sequence[JobId]: ...
-
-    def pause(self, until: datetime | None = None) -> PoolRow: ...
-
-    def resume(self) -> PoolRow: ...
 
     def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts: ...
 

@@ -23,7 +23,10 @@ from drumbeat.core.job import (
 )
 from drumbeat.core.pool import PoolId
 from drumbeat.loop_thread import LoopThread
+from drumbeat.pool.bulk import BulkResult as BulkResult
+from drumbeat.pool.error_groups import ErrorGroup as ErrorGroup, ErrorGroups as ErrorGroups
 from drumbeat.pool.handler_record import record_handlers as record_handlers
+from drumbeat.pool.job_filter import JobFilter as JobFilter
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
 from drumbeat.pool.option_types import WorkOptions
 from drumbeat.pool.schedules.model import (

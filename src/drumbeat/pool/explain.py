@@ -9,7 +9,7 @@ from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus
 from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
-from drumbeat.pool.model import handler_command
+from drumbeat.pool.model import handler_command, paused_types
 
 MOST_NAMED = 5
 
@@ -150,6 +150,9 @@ def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
     job, now, paused = facts.job, facts.now, facts.pool.paused_until
     if paused is not None and paused > now:
         yield Reason(why=ReasonCode.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
+    if job.type in paused_types(facts.pool.policy):
+        resume = f"drumbeat pool resume {facts.pool.pool_id} --type {job.type or repr('')}"
+        yield Reason(why=ReasonCode.PAUSED, says=f"jobs of type {job.type!r} are paused; resume them with: {resume}")
     if job.not_before is not None and job.not_before > now:
         after = f" after {_times(job.failures, 'failure')}" if job.failures else ""
         left = time_span(job.not_before - now)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
@@ -14,14 +14,15 @@ from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.engine_change import check_engine_change
 from drumbeat.pool.job_options import new_jobs, one_job
+from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
 from drumbeat.pool.own_transaction import OwnTransactionMethods, stale_write
+from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.validation import (
     check_count,
     check_duration,
     check_progress,
     check_text,
-    check_time,
     checked_text,
     job_filters,
     names,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from drumbeat.pool.explain import JobExplanation
     from drumbeat.pool.schedules.service import Schedules
 
-FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: stored as the end of a pause without an end
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
 
 
@@ -60,12 +60,19 @@ class PoolStatus:
         return self.pool.paused_until is not None and self.pool.paused_until > self.now
 
     @property
+    def paused_types(self) -> tuple[str, ...]:
+        """The job types that are paused."""
+        from drumbeat.pool.model import paused_types
+
+        return tuple(sorted(paused_types(self.pool.policy)))
+
+    @property
     def oldest_waits(self) -> timedelta | None:
         """How long the oldest ready job has waited; None if no job is ready."""
         return None if self.counts.oldest_ready is None else max(self.now - self.counts.oldest_ready, timedelta())
 
 
-class Pool(OwnTransactionMethods):
+class Pool(OwnTransactionMethods, PoolOperations):
     """A pool of jobs. It is created in the store by ``create``, or by the first push."""
 
     def __init__(
@@ -87,6 +94,7 @@ class Pool(OwnTransactionMethods):
         self._clock = clock
         self._who = WorkerId(who)
         self._on_push = on_push
+        self._claimable = ClaimableTypes(store.pools, store.jobs, self.pool_id, clock)
 
     async def create(
         self,
@@ -226,6 +234,9 @@ class Pool(OwnTransactionMethods):
         types: Sequence[str] = (),
     ) -> Sequence[Job]:
         """Claim up to ``limit`` jobs; ``types`` and ``capabilities`` say what the caller can run (no types: every type)."""
+        claimable = await self._claimable.of(names("types", types))
+        if claimable is None:
+            return []
         return await self._store.queue.claim(
             ClaimRequest(
                 pool_id=self.pool_id,
@@ -234,7 +245,7 @@ class Pool(OwnTransactionMethods):
                 limit=check_count("limit", limit),
                 alone=limit == 1,
                 capabilities=names("capabilities", capabilities),
-                types=names("types", types),
+                types=claimable,
             )
         )
 
@@ -343,16 +354,6 @@ class Pool(OwnTransactionMethods):
         """Make poisoned and cancelled jobs pending again; without ids, every poisoned job of the pool."""
         await self.get()
         return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids] or None)
-
-    async def pause(self, until: datetime | None = None) -> PoolRow:
-        """Pause the pool until ``until``, or until it is resumed: no jobs are claimed; running jobs continue."""
-        change = PoolChange(paused_until=FOREVER if until is None else check_time("until", until))
-        return await self._store.pools.change((await self.get()).pool_id, change)
-
-    async def resume(self) -> PoolRow:
-        """End a pause, and let workers be started again even if the last workers failed."""
-        row = await self.get()
-        return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
 
     async def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts:
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from drumbeat.core.clock import Clock
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
+from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.executors import executor
@@ -44,6 +45,7 @@ def job_workload(
         lease=plan.lease_for(pool.thresholds),
         capabilities=plan.capabilities,
         store_url=store_url,
+        claimable=ClaimableTypes(store.pools, store.jobs, pool.pool_id, clock),
         ahead=bool(plan.prefetch),
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )

@@ -11,6 +11,7 @@ from drumbeat.web.api import (
     health,
     jobs,
     metrics,
+    operations,
     pools,
     prices,
     run_data,
@@ -34,6 +35,7 @@ ROUTERS: Sequence[APIRouter] = (
     pools.router,
     jobs.router,
     schedules.router,
+    operations.router,
     fleet.router,
     triggers.router,
 )

@@ -31,6 +31,7 @@ from drumbeat.web.pages.components import (
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.incremental_charts import GrowingChart
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, pool_summary
+from drumbeat.web.pages.pools_operations import links
 from drumbeat.web.pages.pools_push import push_form
 from drumbeat.web.pages.pools_schedules import SchedulePanel
 
@@ -209,6 +210,7 @@ async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
 
     with ui.row().classes("w-full items-center"):
         heading("Jobs", 2)
+        links(pool_id)
         ui.space()
         choices = {"": "all statuses", **{each.value: each.value for each in JobStatus}}
         ui.select(
