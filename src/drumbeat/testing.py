@@ -15,6 +15,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
 from drumbeat.core.worker import WorkerId
+from drumbeat.pool.schedules.tick_pusher import TickPusher
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.context import JobContext
@@ -77,6 +78,10 @@ class TestPool(Pool):
         super().__init__(store, clock, name, "test")
         self.store = store
         self.clock = clock
+
+    async def push_due(self) -> None:
+        """Push the jobs of the pool's schedules that are due by the clock of this pool, as workers do."""
+        await TickPusher(self.store, self.clock, "test").push_due(await self.get())
 
     async def run_until_empty(
         self,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import drumbeat
+from drumbeat import testing
 from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.fleet.model import FleetPolicy, PolicyName
@@ -193,3 +194,12 @@ def test_schedules_can_be_used_without_an_event_loop(tmp_path: Path) -> None:
 
         assert [each.name for each in schedules.list()] == ["nightly"]
         assert schedules.pause("nightly").paused
+
+
+async def test_a_test_moves_the_clock_and_runs_the_jobs_of_schedules() -> None:
+    async with testing.pool() as pool:
+        await pool.schedules.add("hourly", {"n": 1}, every=HOUR, missed="all")
+        await pool.clock.advance(HOUR * 3)
+        await pool.push_due()
+
+        assert len(await pool.run_until_empty(lambda payload: payload)) == 3

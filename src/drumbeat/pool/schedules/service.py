@@ -174,7 +174,7 @@ async def _problem(store: Store, pool_id: PoolId, now: datetime) -> str | None:
     remedy = f"run: drumbeat pool work {pool_id}, or check the pool by a trigger, a daemon or a fleet"
     if lease is None:
         return f"no process has looked after the schedules of {pool_id} yet, so no jobs are pushed; {remedy}"
-    if now > lease.expires_at + POLL_EVERY * 2:
+    if now > lease.expires_at + max(POLL_EVERY, store.traits.shortest_beat) * 2:
         ago = time_span(now - lease.expires_at + LOOKED_FOR)
         return f"no process has looked after the schedules of {pool_id} for {ago}, so no jobs are pushed; {remedy}"
     return None

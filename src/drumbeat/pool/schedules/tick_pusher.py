@@ -86,8 +86,9 @@ class TickPusher:
     async def keep(self, pool_id: PoolId) -> None:
         """Push the jobs of a pool's schedules when they are due, until cancelled. Errors are logged and retried.
         Returns at once if the pool has no queue."""
+        longest = max(POLL_EVERY, self._store.traits.shortest_beat)
         while True:
-            wait = POLL_EVERY
+            wait = longest
             try:
                 pool = await self._store.pools.find(pool_id)
                 if pool is not None and pool.kind is not PoolKind.JOBS:
@@ -95,7 +96,7 @@ class TickPusher:
                 next_in = None if pool is None else await self.push_due(pool)
                 if next_in is not None:
                     spread = timedelta(seconds=random.uniform(0, _SPREAD))  # noqa: S311 - not a secret
-                    wait = min(max(next_in, _SHORTEST_WAIT) + spread, POLL_EVERY)
+                    wait = min(max(next_in, _SHORTEST_WAIT) + spread, longest)
             except DrumbeatError as exc:
                 log.warning("failed to push the due jobs of schedules of %s: %s; retrying in %s", pool_id, exc, wait)
             except Exception:
@@ -171,8 +172,8 @@ class TickPusher:
             return again, last if progress is not None and progress.unconfirmed else None
         if due.dropped:
             log.warning(
-                "schedule %s of pool %s has missed ticks after %s; pushing %d jobs (policy for missed ticks: %s)",
-                *(schedule.name, pool.pool_id, last, len(due.pushed), schedule.missed),
+                "schedule %s of pool %s has missed ticks after %s; its policy for them is %s, so jobs to push now: %d",
+                *(schedule.name, pool.pool_id, last, schedule.missed, len(due.pushed)),
             )
         return (*again, *(tick for tick in due.pushed if tick not in again)), due.last
 
