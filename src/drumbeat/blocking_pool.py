@@ -1,12 +1,15 @@
 """The types of a pool without await. Written by tests/docs/blocking_types.py from the class Pool; do not edit it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol, Unpack
 
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, NewJob
 from drumbeat.core.pool import PoolId, PoolRow, Thresholds
+from drumbeat.pool.bulk import BulkResult
+from drumbeat.pool.error_groups import ErrorGroups
 from drumbeat.pool.explain import JobExplanation
+from drumbeat.pool.job_filter import JobFilter
 from drumbeat.pool.option_types import ClaimOptions, JobFilters, NewJobOptions, PoolChanges, PoolSettings
 from drumbeat.pool.schedules.model import JobSchedule, MissedTicks
 from drumbeat.pool.schedules.service import ScheduleStatus
@@ -44,7 +47,37 @@ class BlockingSchedules(Protocol):
     def remove_undefined(self, module: str, defined: Sequence[str]) -> Sequence[str]: ...
 
 
-class BlockingPool(Protocol):
+class BlockingPoolOperations(Protocol):
+    """The methods of ``PoolOperations``, for code without an event loop: each waits for its result. See ``PoolOperations``."""
+
+    def get(self) -> PoolRow: ...
+
+    def pause(self, until: datetime | None = None, *, types: Sequence[str] = ()) -> PoolRow: ...
+
+    def resume(self, *, types: Sequence[str] = ()) -> PoolRow: ...
+
+    def cancel_where(
+        self,
+        selected: JobFilter | Mapping[str, object],
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> BulkResult: ...
+
+    def requeue_where(
+        self,
+        selected: JobFilter | Mapping[str, object],
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> BulkResult: ...
+
+    def errors(self, selected: JobFilter | Mapping[str, object] | None = None) -> ErrorGroups: ...
+
+
+class BlockingPool(BlockingPoolOperations, Protocol):
     """The methods of ``Pool``, for code without an event loop: each waits for its result. See ``Pool``."""
 
     pool_id: PoolId

@@ -12,8 +12,10 @@ TARGET = ROOT / "src" / "drumbeat" / "blocking_pool.py"
 #: classes with await, each with its file and module
 SOURCES = {
     "Schedules": (POOL / "schedules" / "service.py", "drumbeat.pool.schedules.service"),
+    "PoolOperations": (POOL / "operations.py", "drumbeat.pool.operations"),
     "Pool": (POOL / "service.py", "drumbeat.pool.service"),
 }
+BASES = {"Pool": "BlockingPoolOperations, "}  #: classes that these inherit from
 #: the types of options that these classes take as ``**options: Any``, by method
 OPTIONS = {
     "create": "PoolSettings",
@@ -36,7 +38,7 @@ OWN_TRANSACTION = """
 
     def complete_on(self, connection: object, job: Job, result: object = None) -> None: ...
 """
-FIELDS = {"Schedules": "", "Pool": f"    pool_id: PoolId\n    most_bytes: int\n{OWN_TRANSACTION}"}
+FIELDS = {"Schedules": "", "PoolOperations": "", "Pool": f"    pool_id: PoolId\n    most_bytes: int\n{OWN_TRANSACTION}"}
 
 
 def generated() -> str:
@@ -51,7 +53,8 @@ def _class(name: str, tree: ast.Module) -> str:
     found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
     parts = [_member(node) for node in found.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     says = f"The methods of ``{name}``, for code without an event loop: each waits for its result. See ``{name}``."
-    return f'class Blocking{name}(Protocol):\n    """{says}"""\n\n{FIELDS[name]}' + "".join(filter(None, parts))
+    head = f"class Blocking{name}({BASES.get(name, '')}Protocol):"
+    return f'{head}\n    """{says}"""\n\n{FIELDS[name]}' + "".join(filter(None, parts))
 
 
 def _member(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
