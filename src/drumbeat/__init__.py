@@ -13,6 +13,7 @@ _MODULES = {
     "Job": "drumbeat.core.job",
     "JobContext": "drumbeat.pool.worker.context",
     "JobFailure": "drumbeat.pool.worker.context",
+    "JobFilter": "drumbeat.pool.job_filter",
     "JobLogFilter": "drumbeat.pool.worker.log_context",
     "JobStatus": "drumbeat.core.job",
     "Middleware": "drumbeat.pool.middleware",
@@ -21,6 +22,9 @@ _MODULES = {
     "RateLimit": "drumbeat.core.job",
     "connect": "drumbeat.client",
     "connect_blocking": "drumbeat.client",
+    "PushedJob": "drumbeat.tasks.pushed",
+    "Task": "drumbeat.tasks.task",
+    "task": "drumbeat.tasks.task",
 }
 
 _RENAMED = {"PoolDesk": "Pool"}  #: earlier names, accepted for one release

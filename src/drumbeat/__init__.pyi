@@ -5,6 +5,7 @@ from drumbeat.client import (
     Job as Job,
     JobContext as JobContext,
     JobFailure as JobFailure,
+    JobFilter as JobFilter,
     JobLogFilter as JobLogFilter,
     JobStatus as JobStatus,
     Middleware as Middleware,
@@ -14,6 +15,8 @@ from drumbeat.client import (
     connect as connect,
     connect_blocking as connect_blocking,
 )
+from drumbeat.tasks.pushed import PushedJob as PushedJob
+from drumbeat.tasks.task import Task as Task, task as task
 
 __version__: str
 __all__: list[str]

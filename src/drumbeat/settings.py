@@ -11,7 +11,7 @@ from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import short_repr
 from drumbeat.core.pool_settings import NO_POOL_SETTINGS, PoolSettings, read_pool_settings
 from drumbeat.core.retention import Retention, read_retention, write_retention
-from drumbeat.core.store_url import has_secret
+from drumbeat.core.store_url import PASSWORD_VARIABLE, has_secret, reads_password
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
 STATE_DIR_VARIABLE = "DRUMBEAT_STATE_DIR"
@@ -38,6 +38,7 @@ class Settings:
     """Settings of a process: which store to use, the folder for local state, and how long old rows are kept."""
 
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
+    store_password: str | None = None  #: from the environment; Redis and Snowflake use it if their URL has none
     state_dir: Path = Path(".drumbeat")  #: holds the logs of local workers and other local state
     retention: Retention | None = None  #: how long ended rows are kept, unless a pool's policy says otherwise; None: not set
     engines: Mapping[str, Mapping[str, Any]] = field(
@@ -54,7 +55,9 @@ class Settings:
 
     def for_children(self) -> dict[str, str]:
         """Return environment variables that make a process on any machine use this store. They can contain a password."""
-        return {STORE_VARIABLE: self.store, **self.public_variables()}
+        secret = self.store_password if reads_password(self.store) else None
+        password = {PASSWORD_VARIABLE: secret} if secret else {}
+        return {STORE_VARIABLE: self.store, **password, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
         """Return the variables for child processes that contain no secret: of the retention and of pools, if they are set."""
@@ -73,6 +76,7 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
     state_dir = Path(chosen.get("state_dir", ".drumbeat"))
     return Settings(
         store=absolute(chosen.get("store", DEFAULT_STORE)),
+        store_password=environment.get(PASSWORD_VARIABLE) or None,
         state_dir=state_dir.absolute(),
         retention=read_retention(chosen["retention"]) if "retention" in chosen else None,
         engines=engines,

@@ -1,12 +1,14 @@
-"""Large payloads and results as objects of an S3-compatible server."""
+"""Large payloads and results as objects of S3-compatible servers."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
 pytest.importorskip("obstore", reason="needs the extra drumbeat[s3]")
-pytest.importorskip("moto", reason="needs the extra drumbeat[dev]")
 
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidSettings, LargeLost, LargeUnavailable
@@ -17,20 +19,22 @@ from drumbeat.pool.large.values import LargeValues
 from drumbeat.pool.plugins import PoolPlugins
 from drumbeat.pool.service import Pool
 from drumbeat.store.memory import MemoryStore
-from servers.s3 import new_bucket, s3_server
+from servers.s3 import S3Server, moto_server, own_server
 
 KEY = "s/n-p/n-j/payload-1.json"
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with s3_server() as found:
+@pytest.fixture(scope="module", params=["own", "moto"])
+def server(request: pytest.FixtureRequest) -> Iterator[S3Server]:
+    if request.param == "moto":
+        pytest.importorskip("moto", reason="moto is not installed")
+    with own_server() if request.param == "own" else moto_server() as found:
         yield found
 
 
 @pytest.fixture
-def place(endpoint: str) -> S3Place:
-    return S3Place(f"s3://{new_bucket(endpoint)}/some/prefix?endpoint={endpoint}&region=us-east-1")
+def place(server: S3Server) -> S3Place:
+    return S3Place(f"s3://{server.new_bucket()}/some/prefix?endpoint={server.endpoint}&region=us-east-1")
 
 
 async def keys(place: LargePlace, after: str = "") -> list[str]:
@@ -68,12 +72,24 @@ async def test_payloads_and_results_go_to_the_bucket_and_come_back(place: S3Plac
     assert (await sweep(values, timedelta())).checked == 0
 
 
-async def test_a_bucket_that_does_not_exist_is_an_error_of_one_line(endpoint: str) -> None:
-    place = S3Place(f"s3://nowhere?endpoint={endpoint}&region=us-east-1")
+async def test_a_bucket_that_does_not_exist_is_an_error_of_one_line(server: S3Server) -> None:
+    place = S3Place(f"s3://nowhere?endpoint={server.endpoint}&region=us-east-1")
 
     with pytest.raises(LargeUnavailable, match="cannot write a large value to bucket nowhere") as caught:
         await place.write(KEY, b"abc")
     assert "\n" not in str(caught.value)
+
+
+async def test_requests_are_signed() -> None:
+    """Our own server refuses a request without a signature, and accepts those of the client."""
+    with own_server() as server:
+        bucket = server.new_bucket()
+        place = S3Place(f"s3://{bucket}?endpoint={server.endpoint}&region=us-east-1")
+        await place.write(KEY, b"abc")
+
+        with pytest.raises(HTTPError, match="403"):
+            await asyncio.to_thread(urlopen, f"{server.endpoint}/{bucket}/{KEY}")
+        assert await place.read(KEY, 3) == b"abc"
 
 
 def test_an_unknown_option_of_the_url_is_refused() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import snowflake_account
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.store import open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
-from drumbeat.store.open import PASSWORD_VARIABLE
 from drumbeat.store.sql.snowflake import SnowflakeDatabase
 from drumbeat.store.sql.store import SqlStore
 from store.timeshift import shift_statements

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli import pool_beats, pool_jobs, pool_large, pool_push
+from drumbeat.cli import pool_beats, pool_jobs, pool_large, pool_operations, pool_push, pool_schedule
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
@@ -25,7 +25,7 @@ from drumbeat.cli.pool_work import (
 )
 from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.cli.run_worker import plan_changes
-from drumbeat.client import RESULT_TTL, Mode, Pool, PoolStatus, WorkPlan
+from drumbeat.client import RESULT_TTL, Mode, Pool, PoolStatus, WorkPlan, is_schedule_key
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.errors import InvalidInput
@@ -33,14 +33,17 @@ from drumbeat.core.job import format_count
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, shown_health
+from drumbeat.pool.model import paused_types
 
 app = typer.Typer(
     no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs."
 )
 app.add_typer(pool_jobs.app)
+app.add_typer(pool_operations.app)
 app.add_typer(pool_push.app)
 app.add_typer(pool_beats.app)
 app.add_typer(pool_large.app)
+app.add_typer(pool_schedule.app, name="schedule")
 app.command()(work)
 
 
@@ -140,7 +143,8 @@ def _print_created(row: PoolRow, *, as_json: bool) -> None:
     if as_json:
         show_json(row)
     else:
-        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in row.policy.items()}
+        shown = {name: value for name, value in row.policy.items() if not is_schedule_key(name)}
+        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in shown.items()}
         say(f"pool {row.pool_id}: " + (", ".join(f"{name} {value}" for name, value in policy.items()) or "defaults"))
 
 
@@ -159,7 +163,13 @@ def _status_json(found: PoolStatus) -> dict[str, object]:
         asdict(worker) | {"health": _health(found, worker), "not_started": worker.not_started} for worker in found.workers
     ]
     counts = asdict(found.counts) | {"pending": found.counts.pending}
-    fields = {"pool_id": found.pool.pool_id, "paused": found.is_paused, "trouble": found.trouble, "now": found.now}
+    fields = {
+        "pool_id": found.pool.pool_id,
+        "paused": found.is_paused,
+        "paused_types": found.paused_types,
+        "trouble": found.trouble,
+        "now": found.now,
+    }
     return {**fields, "jobs": counts, "no_handler": found.no_handler, "unhandled": dict(found.unhandled), "workers": health}
 
 
@@ -177,6 +187,8 @@ def _print(found: PoolStatus) -> None:
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
     live = sum(not each.was_refused for each in found.workers)
     say(f"workers: {live} live, " + (_workers(found, found.workers) or "none"))
+    if found.paused_types:
+        say(f"paused job types: {', '.join(map(repr, found.paused_types))}", style="yellow")
     if found.no_handler is not None:
         say(found.no_handler, style="yellow")
     if found.trouble is not None:
@@ -194,22 +206,30 @@ def _workers(found: PoolStatus, workers: Sequence[Worker]) -> str:
 def pause(
     pool: PoolArgument,
     within: Annotated[str | None, typer.Option("--for", help="Duration, such as 30m. Default: until resumed")] = None,
+    job_type: Annotated[list[str] | None, typer.Option("--type", help="Pause only jobs of this type. Repeatable.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pause a pool: no jobs are claimed. Running jobs continue."""
+    """Pause a pool, or some of its job types: no such jobs are claimed. Running jobs continue."""
+    if within and job_type:
+        raise InvalidInput("expected --for or --type, got both; resume a type with: drumbeat pool resume POOL --type TYPE")
 
     async def stop(plane: ControlPlane) -> PoolRow:
         until = await plane.store.now() + parse_age(within) if within else None
-        return await plane.pool(pool).pause(until)
+        return await plane.pool(pool).pause(until, types=job_type or ())
 
     _print_pause(with_control_plane(store, stop), as_json=as_json)
 
 
 @app.command()
-def resume(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Resume a paused pool."""
-    _print_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume()), as_json=as_json)
+def resume(
+    pool: PoolArgument,
+    job_type: Annotated[list[str] | None, typer.Option("--type", help="Resume only jobs of this type. Repeatable.")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Resume a paused pool, or some of its paused job types."""
+    _print_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume(types=job_type or ())), as_json=as_json)
 
 
 @app.command()
@@ -230,10 +250,13 @@ def delete(
 
 
 def _print_pause(found: PoolRow, *, as_json: bool) -> None:
-    until = found.paused_until
+    until, types = found.paused_until, sorted(paused_types(found.policy))
     if as_json:
-        show_json({"pool_id": found.pool_id, "paused_until": until})
-    elif until is None:
+        show_json({"pool_id": found.pool_id, "paused_until": until, "paused_types": types})
+        return
+    if types:
+        say(f"paused job types of pool {found.pool_id}: {', '.join(map(repr, types))}")
+    if until is None:
         say(f"pool {found.pool_id} is not paused")
     else:
         forever = until - datetime(9000, 1, 1, tzinfo=UTC) > timedelta()

@@ -49,7 +49,7 @@ LogFormatOption = Annotated[
 
 
 def work(
-    pool: PoolArgument,
+    pool: Annotated[str, typer.Argument(metavar="POOL|MODULE", help="Pool name, or a module with tasks, such as app.tasks.")],
     handler: HandlerOption = None,
     once: Annotated[bool, typer.Option("--once", help="Run one job, then exit.")] = False,
     drain: Annotated[bool, typer.Option("--drain", help="Run jobs until the pool is empty, then exit.")] = False,
@@ -71,10 +71,22 @@ def work(
     middleware: MiddlewareOption = None,
     log_format: LogFormatOption = None,
     worker_id: Annotated[str | None, typer.Option("--worker-id", help="Worker name, unique in the store.")] = None,
+    tasks: Annotated[
+        bool | None,
+        typer.Option(
+            "--tasks/--no-tasks",
+            help="Whether the name is that of a module with tasks, or that of a pool. Default: whichever exists",
+            show_default=False,
+        ),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="While developing: restart when a Python file in this folder changes.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a worker of a pool. Options that are not given come from the pool: see drumbeat pool create.
+    """Run a worker of a pool, or workers for all pools of the tasks in a module. Options that are not given come from the
+    pool: see drumbeat pool create.
 
     On SIGTERM or Ctrl-C, running jobs have --grace to finish; jobs that take longer are requeued. A second signal requeues all
     jobs at once.
@@ -102,5 +114,7 @@ def work(
         store=store,
         as_json=as_json,
         log_format=log_format,
+        tasks=tasks,
+        reload=reload,
     )
     raise typer.Exit(code)

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -50,16 +50,35 @@ def run_job_worker(
     store: str | None = None,
     as_json: bool = False,
     log_format: str | None = None,
+    tasks: bool | None = None,
+    reload: bool = False,
 ) -> int:
-    """Run a worker that a user started with ``drumbeat pool work``. ``given``: the command's options. Returns its exit code."""
+    """Run a worker that a user started with ``drumbeat pool work``. ``given``: the command's options. Returns its exit code.
+
+    ``pool`` is the name of a pool or, if ``tasks``, of a module with tasks; None: find out which of both exists.
+    """
     if once and drain:
         raise InvalidInput("expected --once or --drain, got both")
+    if reload:
+        from drumbeat.cli.reload import run_and_reload
+
+        return run_and_reload(sys.argv[1:])
     changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
+    tasks = False if given.get("handlers") else tasks
+    done: Sequence[WorkerSummary]
     with logging_to_stderr(logging.WARNING, _log_handler(log_format)):
         within = None if grace is None else parse_age(grace)
-        done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))
+        if tasks is False:
+            done = [with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))]
+        else:
+            from drumbeat.cli.task_workers import may_create_store, work_on_pool_or_tasks
+
+            arguments = (pool, changes, worker_id, within, tasks)
+            create = may_create_store(pool, tasks)
+            done = with_control_plane(store, lambda plane: work_on_pool_or_tasks(plane, _work, *arguments), create=create)
     _print_summary(done, as_json=as_json)
-    return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.ended else int(done.code)
+    code = next((each.code for each in done if each.code is not ExitCode.CLEAN), ExitCode.CLEAN)
+    return NOTHING_TO_DO if once and code is ExitCode.CLEAN and not any(each.ended for each in done) else int(code)
 
 
 def _log_handler(log_format: str | None) -> logging.Handler:
@@ -95,18 +114,20 @@ async def _work(
     return await plane.work(pool, plan, worker_id, grace=grace)
 
 
-def _print_summary(done: WorkerSummary, *, as_json: bool) -> None:
+def _print_summary(done: Sequence[WorkerSummary], *, as_json: bool) -> None:
     if as_json:
         from drumbeat.cli.render import show_json
 
-        counts = {"ended": done.ended, "finished": done.finished, "failed": done.failed}
-        show_json({"worker_id": done.worker_id, **counts, "exit_code": done.code})
-    elif done.code is ExitCode.CLEAN:
+        for each in done:
+            counts = {"ended": each.ended, "finished": each.finished, "failed": each.failed}
+            show_json({"worker_id": each.worker_id, **counts, "exit_code": each.code})
+    elif all(each.code is ExitCode.CLEAN for each in done):
         print(_summary(done), file=sys.stderr)
 
 
-def _summary(done: WorkerSummary) -> str:
-    others = done.ended - done.finished - done.failed
+def _summary(done: Sequence[WorkerSummary]) -> str:
+    ended, finished, failed = (sum(counts) for counts in zip(*((x.ended, x.finished, x.failed) for x in done), strict=True))
+    others = ended - finished - failed
     more = f", {others} cancelled, requeued or taken over by another worker" if others else ""
-    jobs = "1 job" if done.ended == 1 else f"{done.ended} jobs"
-    return f"worked on {jobs}: {done.finished} finished, {done.failed} failed{more}"
+    jobs = "1 job" if ended == 1 else f"{ended} jobs"
+    return f"worked on {jobs}: {finished} finished, {failed} failed{more}"

@@ -9,7 +9,7 @@ from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus
 from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
-from drumbeat.pool.model import handler_command
+from drumbeat.pool.model import handler_command, paused_types
 from drumbeat.pool.result_ttl import is_expired
 
 MOST_NAMED = 5
@@ -34,6 +34,7 @@ class ReasonCode(StrEnum):
     BEHIND_OTHERS = "behind_others"
     ALONE = "alone"  #: it waits for a worker without other jobs
     NEXT = "next"  #: the next free worker runs it
+    SCHEDULE = "schedule"  #: a schedule pushed it; not a reason, but an addition to one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class ExplainInputs:
     types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: all types
     triggered: bool = False  #: whether a checker has ever run for the pool
     trouble: str | None = None  #: why no workers are started at the moment
+    schedule: tuple[str, ...] = ()  #: what there is to say about the schedule that pushed the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +85,9 @@ class JobExplanation:
 def explain(facts: ExplainInputs) -> JobExplanation:
     """Return the reasons why the job waits, runs or has ended."""
     reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
+    more = tuple(Reason(why=ReasonCode.SCHEDULE, says=says) for says in facts.schedule)
     history = tuple(_attempt(attempt) for attempt in facts.attempts)
-    return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
+    return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons + more, history=history)
 
 
 def _settled(facts: ExplainInputs) -> Reason:
@@ -150,6 +153,9 @@ def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
     job, now, paused = facts.job, facts.now, facts.pool.paused_until
     if paused is not None and paused > now:
         yield Reason(why=ReasonCode.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
+    if job.type in paused_types(facts.pool.policy):
+        resume = f"drumbeat pool resume {facts.pool.pool_id} --type {job.type or repr('')}"
+        yield Reason(why=ReasonCode.PAUSED, says=f"jobs of type {job.type!r} are paused; resume them with: {resume}")
     if job.not_before is not None and job.not_before > now:
         after = f" after {_times(job.failures, 'failure')}" if job.failures else ""
         left = time_span(job.not_before - now)

@@ -122,6 +122,27 @@ class MiddlewareChain:
             except Exception as exc:
                 self._log(hook, name, exc)
 
+    def call_blocking(self, name: str, event: PushCall) -> None:
+        """Call the plain hooks ``name``, where no coroutine can run. An async hook is skipped, and that is logged once."""
+        for hook in self._hooks[name]:
+            try:
+                if (result := hook(event)) is not None and inspect.isawaitable(result):
+                    if inspect.iscoroutine(result):
+                        result.close()
+                    self._log_skipped(hook, name)
+            except Exception as exc:
+                self._log(hook, name, exc)
+
+    def _log_skipped(self, hook: Hook, name: str) -> None:
+        if (hook, "skipped") not in self._logged:
+            self._logged.add((hook, "skipped"))
+            where = getattr(hook, "__qualname__", name)
+            log.warning(
+                "middleware hook %s skipped: expected a plain method for a push on a connection that blocks, got an async one; "
+                "make it plain, or push on an asynchronous connection; later cases are not logged",
+                where,
+            )
+
     def _log(self, hook: Hook, name: str, exc: Exception) -> None:
         key = (hook, type(exc).__name__)
         if key not in self._logged:
@@ -133,20 +154,39 @@ class MiddlewareChain:
         self, pool_id: PoolId, jobs: Sequence[NewJob], send: Callable[[Sequence[OutgoingJob]], Awaitable[Sequence[JobId]]]
     ) -> Sequence[JobId]:
         """Call the hooks before and after ``send``, which pushes jobs with these headers and returns their ids."""
-        call = PushCall(pool_id=pool_id, jobs=[OutgoingJob(type=job.type, payload=job.payload) for job in jobs])
+        call = _push_call(pool_id, jobs)
         await self.call("before_push", call)
-        for job in call.jobs:
-            job.headers = self.checked_headers(job.headers)
+        self._check_headers(call)
         try:
             ids = await send(call.jobs)
         except BaseException as exc:
             call.error = exc
             await self.call("after_push", call)
             raise
-        for job, job_id in zip(call.jobs, ids, strict=True):
-            job.job_id = job_id
+        _note_ids(call, ids)
         await self.call("after_push", call)
         return ids
+
+    def around_blocking_push(
+        self, pool_id: PoolId, jobs: Sequence[NewJob], send: Callable[[Sequence[OutgoingJob]], Sequence[JobId]]
+    ) -> Sequence[JobId]:
+        """Call the plain hooks before and after ``send``, like ``around_push``, where no coroutine can run."""
+        call = _push_call(pool_id, jobs)
+        self.call_blocking("before_push", call)
+        self._check_headers(call)
+        try:
+            ids = send(call.jobs)
+        except BaseException as exc:
+            call.error = exc
+            self.call_blocking("after_push", call)
+            raise
+        _note_ids(call, ids)
+        self.call_blocking("after_push", call)
+        return ids
+
+    def _check_headers(self, call: PushCall) -> None:
+        for job in call.jobs:
+            job.headers = self.checked_headers(job.headers)
 
     async def ended(self, call: AttemptCall) -> None:
         """Call the hooks of an attempt whose outcome is known."""
@@ -171,6 +211,15 @@ class MiddlewareChain:
                 short_repr(headers),
             )
         return {}
+
+
+def _push_call(pool_id: PoolId, jobs: Sequence[NewJob]) -> PushCall:
+    return PushCall(pool_id=pool_id, jobs=[OutgoingJob(type=job.type, payload=job.payload) for job in jobs])
+
+
+def _note_ids(call: PushCall, ids: Sequence[JobId]) -> None:
+    for job, job_id in zip(call.jobs, ids, strict=True):
+        job.job_id = job_id
 
 
 def _plain(text: str) -> str:

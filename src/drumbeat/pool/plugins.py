@@ -16,6 +16,7 @@ from drumbeat.pool.payload import MOST_BYTES, as_json
 log = logging.getLogger(__name__)
 
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[JobId]]]
+SendBlocking = Callable[[Sequence[NewJob]], Sequence[JobId]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class PoolPlugins:
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob], send: Send) -> Sequence[JobId]:
         """Push jobs by ``send``, with the headers that middleware adds, and with large payloads stored outside the store."""
-        if self.middleware is None or not self.middleware.has("before_push", "after_push"):
+        if not jobs or self.middleware is None or not self.middleware.has("before_push", "after_push"):
             return await send(_escaped(jobs) if self.large is None else await self.large.store_jobs(pool_id, jobs))
 
         async def send_with_headers(outgoing: Sequence[OutgoingJob]) -> Sequence[JobId]:
@@ -45,12 +46,22 @@ class PoolPlugins:
 
         return await self.middleware.around_push(pool_id, jobs, send_with_headers)
 
+    def push_blocking(self, pool_id: PoolId, jobs: Sequence[NewJob], send: SendBlocking) -> Sequence[JobId]:
+        """Push jobs by ``send``, like ``push``, but without a coroutine: async hooks are skipped, and payloads stay inline.
+        Raises InvalidInput for a payload that is too large for that."""
+        if self.large is not None:
+            for job in jobs:
+                as_json(job.payload)
+        if not jobs or self.middleware is None or not self.middleware.has("before_push", "after_push"):
+            return send(_escaped(jobs))
+        return self.middleware.around_blocking_push(
+            pool_id, jobs, lambda outgoing: send(_with_headers(jobs, [job.headers for job in outgoing]))
+        )
+
     async def _sealed(self, pool_id: PoolId, jobs: Sequence[NewJob], headers: Sequence[dict[str, str]]) -> Sequence[NewJob]:
         if self.large is not None:
             return await self.large.store_jobs(pool_id, jobs, headers)
-        if any(headers):
-            return [replace(job, payload=seal(job.payload, each)) for job, each in zip(jobs, headers, strict=True)]
-        return _escaped(jobs)
+        return _with_headers(jobs, headers)
 
     async def opened(self, job: Job, most: int = MOST_LARGE) -> Job:
         """Return a job with its payload and result as they were pushed and returned. A large value of more than ``most`` bytes
@@ -113,6 +124,12 @@ class PoolPlugins:
                 raise
             log.warning("the result of job %s is kept in the store, although it is large: %s", job.job_id, exc)
             return seal(value)
+
+
+def _with_headers(jobs: Sequence[NewJob], headers: Sequence[dict[str, str]]) -> Sequence[NewJob]:
+    if any(headers):
+        return [replace(job, payload=seal(job.payload, each)) for job, each in zip(jobs, headers, strict=True)]
+    return _escaped(jobs)
 
 
 def _escaped(jobs: Sequence[NewJob]) -> Sequence[NewJob]:

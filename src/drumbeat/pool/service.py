@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,13 @@ from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
-from drumbeat.core.retention import IN_POLICY, USUAL, Prunable, retention_of
+from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.pool.engine_change import check_engine_change, close_refused
-from drumbeat.pool.job_options import new_job, new_jobs, one_job
-from drumbeat.pool.large.sweep import delete_pool_values
+from drumbeat.pool.engine_change import check_engine_change
+from drumbeat.pool.job_options import new_jobs, one_job
+from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
+from drumbeat.pool.own_transaction import OwnTransactionMethods, stale_write
+from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.payload import MOST_BYTES
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.result_ttl import RESULT_TTL, check_result_ttl, without_expired
@@ -25,25 +27,21 @@ from drumbeat.pool.validation import (
     check_duration,
     check_progress,
     check_text,
-    check_time,
     checked_text,
     job_filters,
     names,
 )
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
-from drumbeat.store.pruning import prune_all
 
 if TYPE_CHECKING:
     from drumbeat.pool.explain import JobExplanation
+    from drumbeat.pool.schedules.service import Schedules
 
-PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
-
-FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: stored as the end of a pause without an end
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
 
 
-class Pool:
+class Pool(OwnTransactionMethods, PoolOperations):
     """A pool of jobs. It is created in the store by ``create``, or by the first push."""
 
     def __init__(
@@ -53,22 +51,20 @@ class Pool:
         name: str,
         who: str,
         on_push: Callable[[PoolId], Awaitable[object]] | None = None,
-        push_on: PushOn | None = None,
+        store_url: str | None = None,
         check_engine: Callable[[str], Awaitable[object]] | None = None,
         plugins: PoolPlugins = NO_PLUGINS,
     ) -> None:
-        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``push_on`` pushes on the
-        caller's database connection (None: the store cannot do that); ``check_engine`` raises InvalidSettings for an engine
-        that is not known, or whose workers could not reach the store; ``plugins``: middleware, and where large values go."""
+        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``store_url`` is the store's
+        URL, which ``push_on`` and ``complete_on`` need; ``check_engine`` raises InvalidSettings for an engine that is not
+        known, or whose workers could not reach the store; ``plugins``: middleware, and where large values go."""
         self._check_engine = check_engine
-        self.pool_id = PoolId(name)
+        super().__init__(PoolId(name), store_url, plugins)
         self._store = store
         self._clock = clock
         self._who = WorkerId(who)
         self._on_push = on_push
-        self._push_on = push_on
-        self._plugins = plugins
-        self.most_bytes = plugins.most_bytes
+        self._claimable = ClaimableTypes(store.pools, store.jobs, self.pool_id, clock)
 
     async def create(
         self,
@@ -199,15 +195,6 @@ class Pool:
             await self.create(exist_ok=True)
             return await self._store.queue.push(self.pool_id, jobs)
 
-    async def push_on(self, connection: Any, payload: Any, **options: Any) -> JobId:
-        """Push a job in the caller's transaction, on an asyncpg connection to the store's database. The pool must exist.
-        Raises InvalidInput for any other connection."""
-        if self._push_on is None:
-            raise InvalidInput("push_on needs a PostgreSQL store; with this store use push, which has its own transaction")
-        jobs = [new_job(payload, self.most_bytes, **options)]
-        send = partial(self._push_on, self._store, connection, self.pool_id)
-        return (await self._plugins.push(self.pool_id, jobs, send))[0]
-
     async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
         """Claim one job; None if no job is ready. Call ``complete``, ``fail`` or ``release`` before its lease runs out."""
         claimed = await self.claim_many(1, lease=lease, **more)
@@ -223,6 +210,9 @@ class Pool:
         types: Sequence[str] = (),
     ) -> Sequence[Job]:
         """Claim up to ``limit`` jobs; ``types`` and ``capabilities`` say what the caller can run (no types: every type)."""
+        claimable = await self._claimable.of(names("types", types))
+        if claimable is None:
+            return []
         claimed = await self._store.queue.claim(
             ClaimRequest(
                 pool_id=self.pool_id,
@@ -231,7 +221,7 @@ class Pool:
                 limit=check_count("limit", limit),
                 alone=limit == 1,
                 capabilities=names("capabilities", capabilities),
-                types=names("types", types),
+                types=claimable,
             )
         )
         return await self._plugins.opened_claims(claimed, partial(self.fail, fatal=True))
@@ -357,16 +347,6 @@ class Pool:
         await self.get()
         return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids] or None)
 
-    async def pause(self, until: datetime | None = None) -> PoolRow:
-        """Pause the pool until ``until``, or until it is resumed: no jobs are claimed; running jobs continue."""
-        change = PoolChange(paused_until=FOREVER if until is None else check_time("until", until))
-        return await self._store.pools.change((await self.get()).pool_id, change)
-
-    async def resume(self) -> PoolRow:
-        """End a pause, and let workers be started again even if the last workers failed."""
-        row = await self.get()
-        return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
-
     async def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts:
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.
 
@@ -375,21 +355,17 @@ class Pool:
         step, ``on_progress`` gets the number of rows deleted so far. Then one step deletes unfinished jobs and the pool.
         If interrupted, call it again.
         """
-        row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
-        if (left := counts.pending + counts.claimed) and not unfinished:
-            raise Refused(f"pool {self.pool_id!r} has {left} unfinished jobs; cancel them, or delete them too (--unfinished)")
-        if live := await close_refused(self._store, self.pool_id):
-            raise Refused(f"pool {self.pool_id!r} has {len(live)} live workers, such as {live[0].worker_id}; drain them first")
-        if row.is_scaled and (rented := await self._store.workers.list_unreaped(self.pool_id)):
-            raise Refused(
-                f"fleet {self.pool_id!r} has {len(rented)} workers that may still cost money, such as {rented[0].worker_id}; "
-                f"drain them, and run: drumbeat fleet beat {self.pool_id}"
-            )
-        await prune_all(self._store.upkeep, [self.pool_id], Prunable, timedelta(), on_progress)
-        await self._store.pools.delete(self.pool_id)
-        if self._plugins.large is not None:
-            await delete_pool_values(self._plugins.large, self.pool_id)
-        return counts
+        from drumbeat.pool.deletion import delete_pool
+
+        large = self._plugins.large
+        return await delete_pool(self._store, await self.get(), large, unfinished=unfinished, on_progress=on_progress)
+
+    @property
+    def schedules(self) -> "Schedules":
+        """The schedules that push jobs to this pool periodically."""
+        from drumbeat.pool.schedules.service import Schedules
+
+        return Schedules(self._store, self.pool_id, lambda: self.create(exist_ok=True))
 
     async def plan(self) -> WorkPlan:
         """Return the pool's WorkPlan: how its workers run jobs."""
@@ -397,4 +373,4 @@ class Pool:
 
 
 def _stale(job: Job) -> StaleWrite:
-    return StaleWrite(f"job {job.job_id} is no longer held by claim {job.lease_epoch}; discard its result and claim again")
+    return stale_write(job.token)

@@ -32,6 +32,13 @@ class PoolStatus:
         return self.pool.paused_until is not None and self.pool.paused_until > self.now
 
     @property
+    def paused_types(self) -> tuple[str, ...]:
+        """The job types that are paused."""
+        from drumbeat.pool.model import paused_types
+
+        return tuple(sorted(paused_types(self.pool.policy)))
+
+    @property
     def oldest_waits(self) -> timedelta | None:
         """How long the oldest ready job has waited; None if no job is ready."""
         return None if self.counts.oldest_ready is None else max(self.now - self.counts.oldest_ready, timedelta())

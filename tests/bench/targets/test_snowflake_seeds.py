@@ -7,6 +7,10 @@ import pytest
 
 from bench.templates.seeds import SEEDS
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
+from drumbeat.core.event import NewEvent
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.run import Run, RunId
+from drumbeat.store import open_store
 from servers.snowflake import SnowflakeServer
 
 pytestmark = pytest.mark.skipif(not SEEDS.exists(), reason="the seeds are not at hand")
@@ -72,3 +76,22 @@ async def test_every_sql_example_runs(snowflake: SnowflakeServer) -> None:
     assert (kinds["WORKER_METRICS_SNAPSHOTS"], kinds["TEST_LOGS"]) == ("standard", "standard")
     assert (heartbeats.key, beats) == (None, 1)
     assert "last_heartbeat" in [column.name for column in heartbeats.columns]
+
+
+async def test_every_query_of_the_documents_reads_a_store_in_snowflake(snowflake: SnowflakeServer) -> None:
+    """Its views have the documents' names and columns; the documents' own changes are the store's business."""
+    url = snowflake.new_database()
+    queries = [each for each in examples() if each.startswith("SELECT")]
+    async with open_store(url, create=True) as store:
+        run = Run(run_id=RunId("x"), name="a run", config={"target": {}}, template_id="t1", expected_workers=1)
+        await store.runs.create(run, pool("x", PoolKind.BENCH))
+        await store.events.append(PoolId("x"), [NewEvent(type="START"), NewEvent(type="STOP")])
+        async with SnowflakeTarget(url) as reader:
+            answers = {}
+            for sql in queries:
+                text, values = positional(sql.replace("RUN_ID = ?", "RUN_ID = :run_id"))
+                answers[sql.split()[1]] = await reader.fetch(text, values)
+
+    assert [(row[1], row[3]) for row in answers["EVENT_ID,"]] == [("STOP", 2)], "those after the first"
+    assert len(answers["SCENARIO_CONFIG"]) == 1
+    assert len(answers) == len(queries) >= 4

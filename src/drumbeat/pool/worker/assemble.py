@@ -9,6 +9,7 @@ from drumbeat.core.job import Job
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
 from drumbeat.pool.middleware import load_middleware
+from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.claims import Claims
@@ -31,9 +32,11 @@ def job_workload(
     handlers: Handlers | None = None,
     plugins: PoolPlugins = NO_PLUGINS,
     chance: Callable[[], float] = random.random,
+    store_url: str | None = None,
 ) -> JobWorkload:
-    """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers. Raises
-    InvalidInput for a handler that cannot run in the plan's executor."""
+    """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers; without
+    ``store_url`` they cannot complete jobs in transactions of their own. Raises InvalidInput for a handler that cannot run in
+    the plan's executor."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
         check_importable(handlers)
     loaded = [plugins]  #: replaced when the middleware of the plan is loaded, together with the handlers
@@ -50,6 +53,8 @@ def job_workload(
         holder=holder,
         lease=plan.lease_for(pool.thresholds),
         capabilities=plan.capabilities,
+        store_url=store_url,
+        claimable=ClaimableTypes(store.pools, store.jobs, pool.pool_id, clock),
         ahead=bool(plan.prefetch),
         on_taken_back=taken_back,
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),

@@ -22,6 +22,10 @@ from drumbeat.runtime.timeouts import LostRace, race
 log = logging.getLogger(__name__)
 
 
+Begin = Callable[[InFlightJob], Awaitable[None]]
+Confirm = Callable[[InFlightJob, JobOutcome], Awaitable[JobOutcome]]
+
+
 class TakenAway(Exception):
     """Raised if a claimed job was taken from this worker before its handler was called."""
 
@@ -37,23 +41,35 @@ class AttemptRunner:
     timeout: timedelta | None = None  #: time limit for jobs that have no timeout of their own
     plugins: PoolPlugins = NO_PLUGINS
 
-    async def verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None" = None) -> JobOutcome:
-        """Run a job's handler and return the outcome. Raises only CancelledError, if the task that calls this is cancelled.
-        ``begin`` is called first; if it raises TakenAway, the handler is not called."""
+    async def verdict(self, held: InFlightJob, begin: Begin | None = None, confirm: Confirm | None = None) -> JobOutcome:
+        """Run a job's handler and return the outcome. Raises CancelledError, if the task that calls this is cancelled, and what
+        ``confirm`` raises. ``begin`` is called first; if it raises TakenAway, the handler is not called. ``confirm`` returns
+        the outcome of a handler that has called ``complete_on``."""
         current = CURRENT_JOB.set(held.context)
         try:
             if self.plugins.middleware is None:
-                return await self._verdict(held, begin)
-            return await self._with_hooks(held, begin, self.plugins.middleware)
-        except Exception as exc:
-            log.exception("failed to determine the outcome of job %s; it counts as failed", held.job.job_id)
-            error = f"its outcome could not be determined: {type(exc).__name__}"
-            return JobOutcome(token=held.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)
+                return await self._confirmed(held, begin, confirm)
+            return await self._with_hooks(held, begin, confirm, self.plugins.middleware)
         finally:
             CURRENT_JOB.reset(current)
 
+    async def _confirmed(
+        self,
+        held: InFlightJob,
+        begin: Begin | None,
+        confirm: Confirm | None,
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> JobOutcome:
+        try:
+            outcome = await self._verdict(held, begin, before)
+        except Exception as exc:
+            log.exception("failed to determine the outcome of job %s; it counts as failed", held.job.job_id)
+            error = f"its outcome could not be determined: {type(exc).__name__}"
+            outcome = JobOutcome(token=held.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)
+        return outcome if confirm is None or not held.context.settles_itself else await confirm(held, outcome)
+
     async def _with_hooks(
-        self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None", middleware: MiddlewareChain
+        self, held: InFlightJob, begin: Begin | None, confirm: Confirm | None, middleware: MiddlewareChain
     ) -> JobOutcome:
         """Run an attempt with the hooks of middleware before and after the handler."""
         started: list[AttemptCall] = []
@@ -66,7 +82,7 @@ class AttemptRunner:
 
         outcome = None
         try:
-            outcome = await self._verdict(held, begin, before)
+            outcome = await self._confirmed(held, begin, confirm, before)
         finally:
             for call in started:
                 call.outcome, call.exception = outcome, held.context.exception
@@ -76,8 +92,8 @@ class AttemptRunner:
     async def _verdict(
         self,
         held: InFlightJob,
-        begin: "Callable[[InFlightJob], Awaitable[None]] | None",
-        before: "Callable[[], Awaitable[None]] | None" = None,
+        begin: Begin | None,
+        before: Callable[[], Awaitable[None]] | None = None,
     ) -> JobOutcome:
         job, token = held.job, held.token
         try:
@@ -124,7 +140,8 @@ class AttemptRunner:
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))
-        return None if value is None else await self.plugins.sealed_result(held.job, value)
+        ignored = value is None or held.context.settles_itself
+        return None if ignored else await self.plugins.sealed_result(held.job, value)
 
     async def _in_time(self, held: InFlightJob, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
         held.context.deadline = self.clock.now() + limit

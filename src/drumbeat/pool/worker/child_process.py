@@ -45,8 +45,11 @@ def _work(request: dict[str, Any], responses: BinaryIO) -> dict[str, Any]:
     def report(share: float, note: str | None) -> None:
         _write(responses, {"progress": share, "note": note})
 
+    def report_lock(is_locked: bool) -> None:
+        _write(responses, {"is_locked": is_locked})
+
     deadline = None if request["deadline"] is None else datetime.fromisoformat(request["deadline"])
-    context = JobContext(Job(**request["job"]), deadline, report)
+    context = JobContext(Job(**request["job"]), deadline, report, request["store_url"], report_lock)
     context.headers, context.most_bytes = request["headers"], request["most_bytes"]
     CURRENT_JOB.set(context)
     try:

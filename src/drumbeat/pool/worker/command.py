@@ -115,7 +115,8 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 async def _feed(stream: asyncio.StreamWriter | None, payload: Any) -> None:
-    if stream is None:
+    """Write the payload and close the pipe. A program may end without reading it; uvloop then refuses to write."""
+    if stream is None or stream.is_closing():
         return
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         stream.write(json.dumps(payload).encode() + b"\n")

@@ -15,6 +15,7 @@ from drumbeat.pool.payload import build, is_typed
 from drumbeat.pool.worker.command import run_command
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.options import check_spec
+from drumbeat.pool.worker.task_call import TaskFunction
 
 COMMAND = "command"  #: prefix of a handler that is a program: command:PROGRAM ARGUMENT…
 
@@ -73,7 +74,10 @@ def check_importable(handlers: Handlers) -> None:
 
 
 def handlers_of(given: "Callable[..., Any] | str | Mapping[str, Callable[..., Any] | str]") -> dict[str, Handler]:
-    """Return handlers by job type. ``given`` is one handler for all types, or a mapping; a handler is a function or a name."""
+    """Return handlers by job type. ``given`` is one handler for all types, a task, which is for its own type, or a mapping.
+    A handler is a function or a name."""
+    if isinstance(given, TaskFunction):
+        given = {given.task_name: given}
     by_type = given if isinstance(given, Mapping) else {"": given}
     return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in by_type.items()}
 
@@ -86,6 +90,8 @@ def load(spec: str) -> Handler:
 
 def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
     """Make a handler from a function: find its parameters for the payload and the JobContext. Raises InvalidInput."""
+    if isinstance(function, TaskFunction):
+        return _task(function, name)
     label = name or f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
     if not callable(function):
         raise InvalidInput(f"handler {label!r}: expected a function, got {type(function).__name__}")
@@ -98,6 +104,17 @@ def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
         payload_kind=kind,
         context_name=context_name,
         portable=name is not None or _is_importable(function),
+    )
+
+
+def _task(task: TaskFunction, name: str | None) -> Handler:
+    own = task.handler_name
+    return Handler(
+        name=name or own or task.task_name,
+        call=task.run,
+        is_async=task.is_async,
+        context_name="context",
+        portable=name is not None or own is not None,
     )
 
 

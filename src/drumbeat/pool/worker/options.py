@@ -110,11 +110,12 @@ def check_spec(spec: str) -> str:
 
 def changed_handlers(current: Mapping[str, str], added: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
     """Return a pool's handlers after adding some and removing some. Raises InvalidInput if a type to remove has no handler."""
-    for kind in removed:
+    gone = tuple(removed)
+    for kind in gone:
         if kind not in current:
             known = ", ".join(repr(each) for each in sorted(current)) or "none"
             raise InvalidInput(f"type {kind!r} has no handler to remove; types with a handler: {known}")
-    return {kind: spec for kind, spec in current.items() if kind not in set(removed)} | {**added}
+    return {kind: spec for kind, spec in current.items() if kind not in gone} | {**added}
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.failures import ChildProcessFailure, HandlerFailure
 
 _LENGTH = struct.Struct(">I")
+_ENDS = {"result", "failure"}  #: a message with one of these is the last about a job
 _COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
 
 
@@ -55,8 +56,11 @@ async def _start() -> Process:
 async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
     try:
         await _send(process, _request(handler, context))
-        while "progress" in (message := await _receive(process)):
-            context.progress(message["progress"], message["note"])
+        while not _ENDS & (message := await _receive(process)).keys():
+            if "is_locked" in message:
+                context.note_lock(message["is_locked"])
+            else:
+                context.progress(message["progress"], message["note"])
     except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
         code = await process.wait()
         raise ChildProcessFailure(
@@ -73,6 +77,7 @@ def _request(handler: str, context: JobContext) -> dict[str, Any]:
         "handler": handler,
         "job": _job(context),
         "deadline": _iso(context.deadline),
+        "store_url": context.store_url,
         "headers": dict(context.headers),
         "most_bytes": context.most_bytes,
     }
@@ -89,6 +94,9 @@ def _job(context: JobContext) -> dict[str, Any]:
         "failures": job.failures,
         "max_attempts": job.max_attempts,
         "lease_epoch": job.lease_epoch,
+        "lease_owner": job.lease_owner,
+        "lease_pool": job.lease_pool,
+        "lease_instance": job.lease_instance,
     }
 
 

@@ -76,7 +76,7 @@ def abort_abandoned(session: Any, name: str) -> int:
     found = [row for row in _rows(cursor.execute("SHOW TRANSACTIONS")) if str(row["name"]).lower() == name]
     old = [row for row in found if (now - row["started_on"]).total_seconds() > ABANDONED]
     for row in old:
-        cursor.execute(f"SELECT SYSTEM$ABORT_TRANSACTION({int(row['id'])})")
+        cursor.execute("SELECT SYSTEM$ABORT_TRANSACTION(?)", [int(row["id"])])
     return len(old)
 
 

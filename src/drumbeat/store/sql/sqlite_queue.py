@@ -29,12 +29,8 @@ class SqliteQueue(SqlQueue):
     """The job queue in SQLite. Only one script writes at a time, so rows that it has read do not change until it ends."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        if are_plain(jobs):
-            ids = await self._database.transact(_push_plain(pool_id, _plain_values(jobs)))
-        else:
-            for job in jobs:
-                check_chosen_job_id(job)
-            ids = await self._database.transact(_push(pool_id, [new_job_values(job) for job in jobs]))
+        script = _push_plain(pool_id, _plain_values(jobs)) if are_plain(jobs) else push_script(pool_id, jobs)
+        ids = await self._database.transact(script)
         await self._notifier.notify(pool_id)
         return ids
 
@@ -52,6 +48,13 @@ class SqliteQueue(SqlQueue):
         return SettleResult(
             stale=refused_tokens(verdicts, accepted), claimed=tuple(self._claimed_jobs(claiming, rows)) if claiming else ()
         )
+
+
+def push_script(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
+    """Push jobs in the transaction that runs this script, which must hold the file's write lock."""
+    for job in jobs:
+        check_chosen_job_id(job)
+    return _push(pool_id, [new_job_values(job) for job in jobs])
 
 
 def _plain_values(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
@@ -126,13 +129,14 @@ def _settle(
     first = one_outcome_per_job(verdicts)
     done = [verdict for verdict in first if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
     others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
-    done_tokens = yield from _done(holder, done, numbers)
+    done_tokens = yield from settle_done(holder, done, numbers)
     held = (yield from settle_unsuccessful(holder, others, numbers)) if others else {}
     pools = {job.pool_id for job in held.values()}
     return done_tokens | set(held), pools, (yield from _claim(claiming)) if claiming else ()
 
 
-def _done(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
+def settle_done(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
+    """Mark jobs as done, in the transaction that runs this script. Returns the tokens that were still valid."""
     if not verdicts:
         return set()
     outcomes = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]

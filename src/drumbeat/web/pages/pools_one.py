@@ -31,7 +31,9 @@ from drumbeat.web.pages.components import (
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.incremental_charts import GrowingChart
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, pool_summary
+from drumbeat.web.pages.pools_operations import links
 from drumbeat.web.pages.pools_push import push_form
+from drumbeat.web.pages.pools_schedules import SchedulePanel
 
 PAGE = 25
 _CHART_SPAN = timedelta(hours=1)
@@ -109,8 +111,11 @@ def add(app: AppState) -> None:
             _buttons(app, pool_id)
         panels = _PoolPanels(await pool_summary(app, await app.plane.store.pools.get(PoolId(pool_id))))
         await panels.start(app)
+        schedules = SchedulePanel(app, PoolId(pool_id))
+        await schedules.refresh()
         await _jobs(app, pool_id, status, after)
         refresh_every(REFRESH_SECONDS, lambda: panels.refresh(app))
+        refresh_every(REFRESH_SECONDS, schedules.refresh)
 
 
 def _buttons(app: AppState, pool_id: str) -> None:
@@ -205,6 +210,7 @@ async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
 
     with ui.row().classes("w-full items-center"):
         heading("Jobs", 2)
+        links(pool_id)
         ui.space()
         choices = {"": "all statuses", **{each.value: each.value for each in JobStatus}}
         ui.select(
