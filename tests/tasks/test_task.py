@@ -87,7 +87,7 @@ def test_a_task_is_pushed_with_the_middleware_of_the_settings(monkeypatch: pytes
         work(queue, stamp_of)
 
         assert pushed.result(timeout=60) == "a pushed"
-        assert pushed.job().payload == {"args": ["a"]}
+        assert pushed.job().payload == {"args": ["a"], "kwargs": {}}
     finally:
         queues.close()
 
