@@ -41,6 +41,7 @@ collect_ignore = (
     []
     if os.environ.get("DRUMBEAT_TEST_SNOWFLAKE")
     else [  # `make test-snowflake` runs these: the emulator takes 10 ms and more for a statement
+        "bench/targets/test_snowflake.py",
         "store/test_snowflake.py",
         "store/test_snowflake_own.py",
         "e2e/test_bench_snowflake.py",
