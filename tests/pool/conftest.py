@@ -1,6 +1,6 @@
 """A store of each kind, for what a pool does the same on all of them."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -9,17 +9,7 @@ from drumbeat.core.clock import SystemClock
 from drumbeat.pool.service import Pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.memory import MemoryStore
-from servers.places import memory_folder
-from servers.redis import RedisServer, Unavailable
-
-
-@pytest.fixture(scope="session")
-def redis() -> Iterator[RedisServer]:
-    try:
-        with RedisServer(folder=memory_folder()) as server:
-            yield server
-    except Unavailable as exc:
-        pytest.skip(f"Redis is not available: {exc}")
+from servers.redis import RedisServer
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])

@@ -253,9 +253,11 @@ class TestEnd:
     async def test_a_child_that_ends_leaves_no_zombie_though_nobody_asks(self, spawner: LocalSpawner) -> None:
         ended = [await spawner.spawn(local_order(f"w{n}", command=exits(n))) for n in range(5)]
 
-        for one in ended:
-            pid = int(one.ref.partition(":")[0])
+        pids = [int(one.ref.partition(":")[0]) for one in ended]
+        for pid in pids:
             await asyncio.to_thread(eventually, partial(_left_no_trace, pid), f"no trace of {pid}")
+
+        assert len({*pids}) == 5
 
     async def test_leaving_the_spawner_ends_its_workers(self, tmp_path: Path) -> None:
         async with LocalSpawner(tmp_path, {}) as spawner:

@@ -8,17 +8,7 @@ import pytest
 
 from drumbeat.settings import STORE_VARIABLE
 from drumbeat.tasks.queue import StoreQueue, queues
-from servers.redis import RedisServer, Unavailable, installation
-
-
-@pytest.fixture(scope="session")
-def redis() -> Iterator[RedisServer]:
-    try:
-        installation()
-    except Unavailable as exc:
-        pytest.skip(f"Redis is not available: {exc}")
-    with RedisServer() as server:
-        yield server
+from servers.redis import RedisServer
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])

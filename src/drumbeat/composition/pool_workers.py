@@ -37,7 +37,8 @@ class PoolWorkers:
 
     async def run(self, works: Sequence[PoolWork]) -> Sequence[WorkerSummary]:
         """Run a worker for each pool. In mode once, one job of one pool is run. In mode drain, the workers run until all
-        pools are empty, also if a job of one pool pushes to another. Returns a summary for each pool."""
+        pools are empty, also if a job of one pool pushes to another. In mode loop, all end when one of them ends, so that no
+        pool is left without a worker while the process runs. Returns a summary for each pool."""
         with on_stop_signals(self._stop):
             if any(work.plan.mode is Mode.ONCE for work in works):
                 return await self._run_one_job(works)
@@ -62,8 +63,14 @@ class PoolWorkers:
 
     async def _run_all(self, works: Sequence[PoolWork]) -> Sequence[WorkerSummary]:
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(self._run(work)) for work in works]
+            running = [group.create_task(self._run_with_others(work)) for work in works]
         return [each.result() for each in running]
+
+    async def _run_with_others(self, work: PoolWork) -> WorkerSummary:
+        done = await self._run(work)
+        if work.plan.mode is Mode.LOOP:
+            self._stop(f"the worker of pool {work.pool} has ended")
+        return done
 
     async def _run(self, work: PoolWork) -> WorkerSummary:
         return await self._plane.work(
@@ -81,10 +88,10 @@ class PoolWorkers:
         if self._stopped:
             stop("stop")
 
-    def _stop(self, signal_name: str) -> None:
+    def _stop(self, reason: str) -> None:
         self._stopped = True
         for stop in self._stops:
-            stop(signal_name)
+            stop(reason)
 
 
 def _sum(first: WorkerSummary, second: WorkerSummary) -> WorkerSummary:

@@ -23,7 +23,7 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkChange:
-    """What one chunk of an operation did: the jobs it changed, and those whose worker was asked to stop."""
+    """The jobs that one chunk of an operation changed, and the jobs that their workers were asked to stop."""
 
     changed: Sequence[JobId]
     requested: Sequence[JobId] = ()

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
-from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.paused_types import ClaimableTypes, pause_change, resume_change
 from drumbeat.pool.validation import check_count, check_time, names
 from drumbeat.store.interface import PoolChange, Store
@@ -22,7 +22,7 @@ _POISONED = frozenset({JobStatus.POISONED})
 
 
 class PoolOperations:
-    """Operations on many jobs of a pool at once. ``Pool`` has these methods."""
+    """Reads a pool's row, pauses and resumes the pool, and changes many jobs at once. ``Pool`` inherits these methods."""
 
     pool_id: PoolId
     _store: Store
@@ -30,10 +30,16 @@ class PoolOperations:
 
     async def get(self) -> PoolRow:
         """Return the pool's row. Raises NotFound; InvalidInput if it is not a pool of jobs."""
-        raise NotImplementedError
+        found = await self._store.pools.find(self.pool_id)
+        if found is None:
+            raise NotFound(f"no pool {self.pool_id!r}; create it with: drumbeat pool create {self.pool_id}, or push to it")
+        if found.kind is not PoolKind.JOBS:
+            raise InvalidInput(f"expected a pool of jobs, got {self.pool_id!r}, which is a {found.kind} pool")
+        return found
 
     async def _reset_failures(self) -> dict[str, str]:
-        raise NotImplementedError
+        """Return the policy field that makes the circuit breaker ignore failures until now, so that workers start again."""
+        return {"mended_at": (await self._store.now()).isoformat()}
 
     async def pause(self, until: datetime | None = None, *, types: Sequence[str] = ()) -> PoolRow:
         """Pause the pool until ``until``, or until it is resumed: no jobs are claimed; running jobs continue.

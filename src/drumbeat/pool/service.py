@@ -158,19 +158,6 @@ class Pool(OwnTransactionMethods, PoolOperations):
             )
         return changed
 
-    async def _reset_failures(self) -> dict[str, str]:
-        """Return the policy field that makes the circuit breaker ignore failures until now, so that workers start again."""
-        return {"mended_at": (await self._store.now()).isoformat()}
-
-    async def get(self) -> PoolRow:
-        """Return the pool's row. Raises NotFound; InvalidInput if it is not a pool of jobs."""
-        found = await self._store.pools.find(self.pool_id)
-        if found is None:
-            raise NotFound(f"no pool {self.pool_id!r}; create it with: drumbeat pool create {self.pool_id}, or push to it")
-        if found.kind is not PoolKind.JOBS:
-            raise InvalidInput(f"expected a pool of jobs, got {self.pool_id!r}, which is a {found.kind} pool")
-        return found
-
     async def push(self, payload: Any, **options: Any) -> JobId:
         """Push one job; options are fields of NewJob. Returns its id, or the id of an existing job with the same unique key."""
         return (await self.push_jobs(one_job(payload, self.most_bytes, **options)))[0]

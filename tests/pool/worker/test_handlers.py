@@ -132,13 +132,19 @@ async def test_a_program_that_ended_before_it_read_its_payload_has_its_own_outco
     class ClosedPipe:
         """As uvloop has it: the pipe of a program that has ended refuses to be written to with a RuntimeError."""
 
+        asked = 0
+
         def is_closing(self) -> bool:
+            self.asked += 1
             return True
 
         def write(self, data: bytes) -> None:
             raise RuntimeError("the handler is closed")
 
-    await _feed(ClosedPipe(), {"a": 1})  # type: ignore[arg-type]
+    pipe = ClosedPipe()
+    await _feed(pipe, {"a": 1})  # type: ignore[arg-type]
+
+    assert pipe.asked, "it raised nothing because it looked first"
 
 
 async def test_a_command_that_prints_too_much_fails() -> None:

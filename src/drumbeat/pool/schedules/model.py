@@ -132,7 +132,7 @@ def check_schedule_name(name: Any) -> None:
 
 
 def tick_job_id(pool_id: PoolId, name: str, tick: datetime) -> JobId:
-    """Return the id of the job of one tick. It is the same in every process, so the tick has one job, whoever pushes it."""
+    """Return the job id of a tick. It is equal in all processes, so a tick has one job even if several processes push it."""
     fraction = f".{tick.microsecond:06d}" if tick.microsecond else ""
     return JobId(f"{name}@{tick.astimezone(UTC):{_TICK}}{fraction}Z@{pool_id}")
 

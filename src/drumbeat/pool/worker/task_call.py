@@ -167,7 +167,7 @@ def _takes_context(hint: Any) -> bool:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the function's annotations as types, without those whose names are not defined."""
+    """Return the function's annotations as types. Leaves out annotations that name something undefined."""
     try:
         return typing.get_type_hints(function)
     except Exception:

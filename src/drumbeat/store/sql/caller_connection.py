@@ -115,8 +115,8 @@ def _class_of(connection: object) -> tuple[str, str]:
     raise InvalidInput(f"connection: expected {_EXPECTED}, got {kind.__module__}.{kind.__qualname__}")
 
 
-class _Psycopg:
-    """A connection of psycopg 3."""
+class _PsycopgState:
+    """The state of a connection of psycopg 3, blocking or asynchronous."""
 
     name = "PostgreSQL"
 
@@ -130,6 +130,10 @@ class _Psycopg:
     @property
     def has_begun(self) -> bool:
         return bool(self._connection.info.transaction_status != _IDLE)
+
+
+class _Psycopg(_PsycopgState):
+    """A blocking connection of psycopg 3."""
 
     def fetch(self, query: Query, values: Values) -> Rows:
         rows: Rows = ()
@@ -140,21 +144,8 @@ class _Psycopg:
         return rows
 
 
-class _AwaitedPsycopg:
+class _AwaitedPsycopg(_PsycopgState):
     """An asynchronous connection of psycopg 3."""
-
-    name = "PostgreSQL"
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    @property
-    def is_open(self) -> bool:
-        return not self._connection.autocommit or self.has_begun
-
-    @property
-    def has_begun(self) -> bool:
-        return bool(self._connection.info.transaction_status != _IDLE)
 
     async def fetch(self, query: Query, values: Values) -> Rows:
         rows: Rows = ()
@@ -189,8 +180,8 @@ class _Asyncpg:
         return rows
 
 
-class _Sqlite:
-    """A connection of sqlite3."""
+class _SqliteState:
+    """The state of a connection of sqlite3 or aiosqlite."""
 
     name = "SQLite"
 
@@ -199,11 +190,17 @@ class _Sqlite:
 
     @property
     def is_open(self) -> bool:
-        return _sqlite_is_open(self._connection)
+        """Whether a transaction is open, or the driver would begin one at the next write."""
+        commits_by_itself = self._connection.isolation_level is None or getattr(self._connection, "autocommit", None) is True
+        return self.has_begun or not commits_by_itself
 
     @property
     def has_begun(self) -> bool:
         return bool(self._connection.in_transaction)
+
+
+class _Sqlite(_SqliteState):
+    """A connection of sqlite3."""
 
     def fetch(self, query: Query, values: Values) -> Rows:
         rows: Rows = ()
@@ -216,21 +213,8 @@ class _Sqlite:
         return rows
 
 
-class _AwaitedSqlite:
+class _AwaitedSqlite(_SqliteState):
     """A connection of aiosqlite."""
-
-    name = "SQLite"
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    @property
-    def is_open(self) -> bool:
-        return _sqlite_is_open(self._connection)
-
-    @property
-    def has_begun(self) -> bool:
-        return bool(self._connection.in_transaction)
 
     async def fetch(self, query: Query, values: Values) -> Rows:
         rows: Rows = ()
@@ -241,12 +225,6 @@ class _AwaitedSqlite:
             rows = _named_rows(cursor.description, await cursor.fetchall())
             await cursor.close()
         return rows
-
-
-def _sqlite_is_open(connection: Any) -> bool:
-    """Whether a transaction is open, or the driver would begin one at the next write."""
-    commits_by_itself = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
-    return bool(connection.in_transaction or not commits_by_itself)
 
 
 def _rows_of(cursor: Any) -> Callable[[Sequence[Any]], DriverRow]:

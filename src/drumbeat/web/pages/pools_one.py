@@ -30,6 +30,7 @@ from drumbeat.web.pages.components import (
 )
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.incremental_charts import GrowingChart
+from drumbeat.web.pages.job_columns import JOB_COLUMNS
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, pool_summary
 from drumbeat.web.pages.pools_operations import links
 from drumbeat.web.pages.pools_push import push_form
@@ -184,15 +185,7 @@ class _PoolPanels:
 
 
 _JOBS = (
-    TableColumn(
-        name="job",
-        loose=True,
-        read=lambda job: job.job_id,
-        href=lambda job: f"/pools/{quote(job.pool_id, safe='')}/jobs/{quote(job.job_id, safe='')}",
-    ),
-    TableColumn(name="type", read=lambda job: job.type or None),
-    TableColumn(name="status", read=lambda job: job.status, is_status=True),
-    TableColumn(name="priority", read=lambda job: job.priority, number=True),
+    *JOB_COLUMNS,
     TableColumn(name="attempts", read=lambda job: job.attempts, number=True),
     TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
     TableColumn(name="payload", loose=True, read=lambda job: short(job.payload, 40)),

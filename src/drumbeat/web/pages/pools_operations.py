@@ -14,19 +14,12 @@ from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder, short
 from drumbeat.web.pages.forms import text_of
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
+from drumbeat.web.pages.job_columns import JOB_COLUMNS
 
 _OPERATIONS = {"cancel": "Cancel jobs", "requeue": "Requeue jobs"}
 _VERBS = {"cancel": "cancelled", "requeue": "requeued"}
 _JOBS = (
-    TableColumn(
-        name="job",
-        loose=True,
-        read=lambda job: job.job_id,
-        href=lambda job: f"/pools/{quote(job.pool_id, safe='')}/jobs/{quote(job.job_id, safe='')}",
-    ),
-    TableColumn(name="type", read=lambda job: job.type or None),
-    TableColumn(name="status", read=lambda job: job.status, is_status=True),
-    TableColumn(name="priority", read=lambda job: job.priority, number=True),
+    *JOB_COLUMNS,
     TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
     TableColumn(name="error", loose=True, read=lambda job: short(job.last_error, 60) if job.last_error else None),
 )
