@@ -5,7 +5,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 MESSAGES ?= 10000000
-EXTRAS := dev,postgres,bench,mysql,docker,duckdb,redis,flatmachines,gpu,kubernetes,plot,fast,ray,runpod,snowflake,ssh,web
+EXTRAS := dev,postgres,bench,mysql,docker,duckdb,redis,flatmachines,gpu,kubernetes,otel,s3,plot,fast,ray,runpod,snowflake,ssh,web
 
 .PHONY: help demo test test-engines test-snowflake check lint types imports format soak sanitize bench screenshots clean
 

@@ -28,6 +28,7 @@ from drumbeat.store.memory import MemoryStore
 from servers.pgbouncer import PgBouncer, Unavailable
 from servers.places import memory_folder
 from servers.postgres import PostgresServer
+from servers.redis import RedisServer, Unavailable as RedisUnavailable
 from servers.snowflake import SnowflakeServer
 
 pytest.register_assert_rewrite("drumbeat.spawn.contract", "drumbeat.store.contract")
@@ -41,6 +42,7 @@ collect_ignore = (
     []
     if os.environ.get("DRUMBEAT_TEST_SNOWFLAKE")
     else [  # `make test-snowflake` runs these: the emulator takes 10 ms and more for a statement
+        "bench/targets/test_snowflake.py",
         "store/test_snowflake.py",
         "store/test_snowflake_own.py",
         "e2e/test_bench_snowflake.py",
@@ -127,6 +129,15 @@ def _shared_snowflake() -> Iterator[SnowflakeServer]:
     pytest.importorskip("snowflake.connector", reason="needs the extra drumbeat[snowflake]")
     with SnowflakeServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    try:
+        with RedisServer(folder=memory_folder()) as server:
+            yield server
+    except RedisUnavailable as exc:
+        pytest.skip(f"Redis is not available: {exc}")
 
 
 @pytest.fixture

@@ -196,10 +196,10 @@ async def test_a_function_that_no_process_finds_is_refused_before_a_job_is_claim
         assert (done.finished, await papers.result(job_id)) == (1, "1")
 
 
-async def test_pushing_in_a_transaction_needs_postgresql(url: str) -> None:
-    async with drumbeat.connect(url) as db:
-        with pytest.raises(InvalidInput, match="push_on"):
-            await db.pool("papers").push_on(object(), 1)
+async def test_pushing_in_a_transaction_needs_a_database_with_transactions() -> None:
+    async with drumbeat.connect("memory:") as db:
+        with pytest.raises(InvalidInput, match="push_on needs a PostgreSQL or SQLite store; with this store use push"):
+            db.pool("papers").push_on(object(), 1)
 
 
 @pytest.mark.parametrize(("triggers", "pulled"), [(True, ["papers", "papers"]), (False, [])])
@@ -374,15 +374,16 @@ async def test_a_push_on_a_connection_to_another_place_is_refused(postgres_url: 
         await papers.create(exist_ok=True)
         with (
             closing(sqlite3.connect(tmp_path / "other.db")) as foreign,
-            pytest.raises(InvalidInput, match=r"connection: expected an asyncpg connection, got sqlite3\.Connection; use push"),
+            pytest.raises(InvalidInput, match=r"the store's own database in PostgreSQL, got one to SQLite; use push"),
         ):
-            await papers.push_on(foreign, 1)
-        async with asyncpg.create_pool(postgres_url, min_size=1) as pool, pool.acquire() as own:
+            papers.push_on(foreign, 1)
+        async with asyncpg.create_pool(postgres_url, min_size=1) as pool, pool.acquire() as own, own.transaction():
             kept = await papers.push_on(own, 1)
         other = await asyncpg.connect(postgres_url, database="template1")
         try:
             with pytest.raises(InvalidInput, match=r"a connection to the store's own database .*, got one to 'template1'"):
-                await papers.push_on(other, 1)
+                async with other.transaction():
+                    await papers.push_on(other, 1)
         finally:
             await other.close()
 

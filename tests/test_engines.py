@@ -41,7 +41,7 @@ def plane_on(store: str, **engines: Mapping[str, Any]) -> ControlPlane:
     clock = ManualClock()
     rows = MemoryStore(clock)
     name = store.partition(":")[0]
-    networked = name in ("postgresql", "redis")
+    networked = name in ("postgresql", "redis", "snowflake")
     rows.traits = StoreTraits(name=name, shared=name != "memory", networked=networked)
     return ControlPlane(Settings(store=store, state_dir=Path("state"), engines=engines), rows, clock)
 
@@ -143,6 +143,7 @@ class Host:
 
     address: str
     slots: int = 1
+    disks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,13 +206,17 @@ class TestSettings:
         [
             ({"hots": []}, "engine e has no setting 'hots'; expected some of hosts, name, wait, price"),
             ({"hosts": "a"}, "engine e: expected hosts to be a list, got 'a'"),
-            ({"hosts": ["a"]}, "engine e: expected hosts to be a table, got 'a'"),
-            ({"hosts": [{"address": 1}]}, "engine e: hosts: expected address to be a text, got 1"),
+            ({"hosts": ["a"]}, "engine e: expected item 1 of hosts to be a table, got 'a'"),
+            ({"hosts": [{"address": 1}]}, "engine e: item 1 of hosts: expected address to be a text, got 1"),
             (
                 {"hosts": [{"address": "a", "slot": 1}]},
-                "engine e: hosts has no setting 'slot'; expected some of address, slots",
+                "engine e: item 1 of hosts has no setting 'slot'; expected some of address, slots, disks",
             ),
-            ({"hosts": [{}]}, "engine e: hosts: expected address, got none"),
+            ({"hosts": [{"address": "a"}, {}]}, "engine e: item 2 of hosts: expected address, got none"),
+            (
+                {"hosts": [{"address": "a"}, {"address": "b", "disks": ["x", 2]}]},
+                "engine e: item 2 of hosts: expected item 2 of disks to be a text, got 2",
+            ),
             ({"name": 1}, "engine e: expected name to be a text, got 1"),
             ({"wait": "soon"}, "engine e: expected wait to be seconds, or a duration such as 30s, 10m or 2h, got 'soon'"),
             ({"wait": -1}, "expected wait to be seconds"),
@@ -498,3 +503,13 @@ class TestUse:
         assert (environment["DRUMBEAT_TARGET_PASSWORD"], environment["DRUMBEAT_KEY"]) == ("pw", "key")
         assert environment["DRUMBEAT_STORE"] == "postgresql://db/x"
         assert "DRUMBEAT_TARGET_PASSWORD" not in vars(plane.spawner("runpod"))["_environment"]
+
+    @pytest.mark.parametrize("store", ["redis://db/0", "snowflake://me@account/db/s"])
+    def test_the_password_of_the_store_goes_to_workers_elsewhere(self, store: str) -> None:
+        hosts = [{"name": "a", "address": "a", "user": "u", "slots": 1}]
+        plane = plane_on(store, far={"kind": "ssh", "hosts": hosts, "python": "python3"})
+        plane.settings = replace(plane.settings, store_password="pw")
+
+        environment = vars(plane.spawner("far"))["_environment"]
+
+        assert (environment["DRUMBEAT_STORE"], environment["DRUMBEAT_STORE_PASSWORD"]) == (store, "pw")

@@ -7,6 +7,7 @@ import pytest
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.retention import FOR_EVER, Retention
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.settings import RETENTION_VARIABLE, STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, absolute, load_settings
 from drumbeat.store import open_store
 from drumbeat.store.sql.store import SqlStore
@@ -61,6 +62,28 @@ def test_children_are_told_the_retention_that_was_set(here: Path) -> None:
     assert (usual.retention, usual.for_children()) == (None, {STORE_VARIABLE: "x"})
     assert told.for_children() == {STORE_VARIABLE: "x", RETENTION_VARIABLE: "off"}
     assert told.public_variables() == {RETENTION_VARIABLE: "off"}
+
+
+@pytest.mark.parametrize(
+    ("store", "is_sent"),
+    [
+        ("snowflake://me@account/db/s?warehouse=w", True),
+        ("snowflake://me@account/db?private_key_file=/k.p8", True),  # the passphrase of the key
+        ("redis://db/0", True),
+        ("rediss://me@db", True),
+        ("snowflake://me:pw@account/db/s", False),  # has its own
+        ("redis://:pw@db/0", False),
+        ("postgresql://me@db/x", False),  # does not read it
+        ("sqlite:///x.db", False),
+    ],
+)
+def test_children_get_the_password_of_a_store_that_reads_it(here: Path, store: str, is_sent: bool) -> None:
+    settings = load_settings({STORE_VARIABLE: store, PASSWORD_VARIABLE: "secret-4711"})
+
+    assert settings.for_children().get(PASSWORD_VARIABLE) == ("secret-4711" if is_sent else None)
+    assert PASSWORD_VARIABLE not in settings.public_variables()
+    assert "secret-4711" not in repr(settings)
+    assert PASSWORD_VARIABLE not in load_settings({STORE_VARIABLE: store}).for_children()
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,16 @@ async def test_jobs_are_done_in_order_and_the_clock_moves_on_to_delayed_ones() -
         assert papers.clock.now() - began == timedelta(hours=1)
 
 
+async def test_the_clock_moves_on_to_a_delayed_job_behind_many_that_cannot_be_run() -> None:
+    async with pool() as papers:
+        await papers.push_many(range(10_000), capability="gpu")
+        await papers.push("later", delay=3600)
+
+        ran = await papers.run_until_empty(lambda payload: payload)
+
+        assert [each.result for each in ran] == ["later"]
+
+
 async def test_the_clock_moves_on_past_a_rate_and_a_pause() -> None:
     async with pool() as papers:
         await papers.push_many(range(3), group="mail", group_rate={"count": 1, "per": 60})

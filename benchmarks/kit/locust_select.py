@@ -4,7 +4,7 @@ import os
 import random
 import time
 
-import psycopg  # type: ignore[import-not-found]
+import psycopg
 from locust import User, constant, task  # type: ignore[import-not-found]
 
 

@@ -7,16 +7,24 @@ from typing import Any
 #: the module of each public name, imported on first use, so that ``import drumbeat`` is fast.
 #: Their types are in __init__.pyi; a test compares it with this list.
 _MODULES = {
+    "AttemptCall": "drumbeat.pool.middleware",
     "Backoff": "drumbeat.core.job",
     "Connection": "drumbeat.client",
     "Job": "drumbeat.core.job",
     "JobContext": "drumbeat.pool.worker.context",
     "JobFailure": "drumbeat.pool.worker.context",
+    "JobFilter": "drumbeat.pool.job_filter",
+    "JobLogFilter": "drumbeat.pool.worker.log_context",
     "JobStatus": "drumbeat.core.job",
+    "Middleware": "drumbeat.pool.middleware",
     "Pool": "drumbeat.pool.service",
+    "PushCall": "drumbeat.pool.middleware",
     "RateLimit": "drumbeat.core.job",
     "connect": "drumbeat.client",
     "connect_blocking": "drumbeat.client",
+    "PushedJob": "drumbeat.tasks.pushed",
+    "Task": "drumbeat.tasks.task",
+    "task": "drumbeat.tasks.task",
 }
 
 _RENAMED = {"PoolDesk": "Pool"}  #: earlier names, accepted for one release

@@ -1,15 +1,22 @@
 from drumbeat.client import (
+    AttemptCall as AttemptCall,
     Backoff as Backoff,
     Connection as Connection,
     Job as Job,
     JobContext as JobContext,
     JobFailure as JobFailure,
+    JobFilter as JobFilter,
+    JobLogFilter as JobLogFilter,
     JobStatus as JobStatus,
+    Middleware as Middleware,
     Pool as Pool,
+    PushCall as PushCall,
     RateLimit as RateLimit,
     connect as connect,
     connect_blocking as connect_blocking,
 )
+from drumbeat.tasks.pushed import PushedJob as PushedJob
+from drumbeat.tasks.task import Task as Task, task as task
 
 __version__: str
 __all__: list[str]

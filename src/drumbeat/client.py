@@ -3,15 +3,16 @@
 import asyncio
 import inspect
 import os
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cached_property
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from drumbeat.composition.base import process_name
-from drumbeat.composition.plane import ControlPlane, WorkerSummary as WorkerSummary, open_control_plane, push_on
+from drumbeat.composition.plane import ControlPlane, WorkerSummary as WorkerSummary, open_control_plane
+from drumbeat.composition.plugins import open_plugins
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import (
@@ -23,10 +24,31 @@ from drumbeat.core.job import (
     RateLimit as RateLimit,
 )
 from drumbeat.core.pool import PoolId
+from drumbeat.loop_thread import LoopThread
+from drumbeat.pool.bulk import BulkResult as BulkResult
+from drumbeat.pool.error_groups import ErrorGroup as ErrorGroup, ErrorGroups as ErrorGroups
+from drumbeat.pool.handler_record import record_handlers as record_handlers
+from drumbeat.pool.job_filter import JobFilter as JobFilter
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
+from drumbeat.pool.middleware import (
+    AttemptCall as AttemptCall,
+    Middleware as Middleware,
+    MiddlewareChain,
+    PushCall as PushCall,
+)
+from drumbeat.pool.option_types import WorkOptions
+from drumbeat.pool.plugins import PoolPlugins
+from drumbeat.pool.result_ttl import RESULT_TTL as RESULT_TTL
+from drumbeat.pool.schedules.model import (
+    JobSchedule as JobSchedule,
+    MissedTicks as MissedTicks,
+    is_schedule_key as is_schedule_key,
+)
+from drumbeat.pool.schedules.service import Schedules as Schedules, ScheduleStatus as ScheduleStatus
 from drumbeat.pool.service import Pool as Pool, PoolStatus as PoolStatus
 from drumbeat.pool.worker.context import JobContext as JobContext, JobFailure as JobFailure
 from drumbeat.pool.worker.handlers import handlers_of
+from drumbeat.pool.worker.log_context import JobLogFilter as JobLogFilter
 from drumbeat.pool.worker.options import (
     ExecutorKind as ExecutorKind,
     Mode as Mode,
@@ -36,44 +58,63 @@ from drumbeat.pool.worker.options import (
 from drumbeat.settings import load_settings
 from drumbeat.store.interface import Store
 
+if TYPE_CHECKING:
+    from drumbeat.blocking_pool import BlockingPool
+
 Function = Callable[..., Any]
 
-_CLOSE_TIMEOUT = 10.0  #: seconds to wait until a cancelled call, or the thread of the event loop, has ended
 
-
-def connect(url: str | None = None, *, create: bool = True, triggers: bool = False, clock: Clock | None = None) -> "Connection":
+def connect(
+    url: str | None = None,
+    *,
+    create: bool = True,
+    triggers: bool = False,
+    clock: Clock | None = None,
+    middleware: Sequence[object] = (),
+) -> "Connection":
     """Connect to the store at ``url``, or by default to the store named by DRUMBEAT_STORE or drumbeat.toml.
 
     ``create`` creates missing tables. With ``triggers``, a push also fires the triggers in triggers.yml that react to pushes,
-    as the command line does; an invalid file raises InvalidSettings when the store is opened.
+    as the command line does; an invalid file raises InvalidSettings when the store is opened. ``middleware``: objects with
+    hooks around pushes and attempts (see ``Middleware``), called after the middleware of the settings.
     ``async with drumbeat.connect(url) as db: await db.pool("papers").push({"id": 1})``
     """
-    return Connection(url, create=create, triggers=triggers, clock=clock or SystemClock())
+    return Connection(url, create=create, triggers=triggers, clock=clock or SystemClock(), middleware=middleware)
 
 
-def connect_blocking(url: str | None = None, *, create: bool = True, triggers: bool = False) -> "BlockingConnection":
+def connect_blocking(
+    url: str | None = None, *, create: bool = True, triggers: bool = False, middleware: Sequence[object] = ()
+) -> "BlockingConnection":
     """Connect like ``connect``, for code without an event loop: the methods of the connection and its pools need no await."""
-    return BlockingConnection(connect(url, create=create, triggers=triggers))
+    return BlockingConnection(connect(url, create=create, triggers=triggers, middleware=middleware))
 
 
 class Connection:
     """A connection to a store. ``async with`` opens and closes it; or the first call opens it, and you call ``close``."""
 
-    def __init__(self, url: str | None, *, create: bool, triggers: bool, clock: Clock) -> None:
+    def __init__(
+        self, url: str | None, *, create: bool, triggers: bool, clock: Clock, middleware: Sequence[object] = ()
+    ) -> None:
         self._settings = load_settings(os.environ, store=url)
         self._create = create
         self._triggers = triggers
-        self._push_on = push_on(self._settings.store)
         self._clock = clock
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._plane: ControlPlane | None = None
+        self._middleware = MiddlewareChain(middleware).members
 
     def pool(self, name: str) -> Pool:
         """Return the pool of jobs with this name. This does not call the store."""
         store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
         on_push = self._work_added if self._triggers else None
-        return Pool(store, self._clock, name, process_name(), on_push, self._push_on, self._check_engine)
+        url = self._settings.store
+        return Pool(store, self._clock, name, process_name(), on_push, url, self._check_engine, self._plugins)
+
+    @cached_property
+    def _plugins(self) -> PoolPlugins:
+        store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
+        return open_plugins(self._settings, store, self._clock, self._middleware)
 
     async def _check_engine(self, engines: str) -> None:
         await (await self._open()).check_engine(engines)
@@ -81,13 +122,20 @@ class Connection:
     async def _work_added(self, pool_id: PoolId) -> None:
         await (await self._open()).work_added(pool_id)
 
-    async def work(self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Any) -> WorkerSummary:
+    async def work(
+        self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Unpack[WorkOptions]
+    ) -> WorkerSummary:
         """Run a worker for a pool's jobs in this process; by default it returns when no job is left to claim.
 
         ``plan`` takes fields of WorkPlan: ``mode``, ``concurrency``, … Raises NotFound, InvalidInput.
         """
         work_plan = WorkPlan(**{"mode": Mode.DRAIN, **_parse_enums(plan)})
         return await (await self._open()).work(name, work_plan, handlers=handlers_of(handler), signals=False)
+
+    async def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:
+        """Record in a pool which ``module:function`` runs which type of job. The pool is created if it does not exist."""
+        plane = await self._open()
+        await record_handlers(plane.store, plane.clock, plane.pool(name), handlers, process_name())
 
     async def _open(self) -> ControlPlane:
         async with self._opening:
@@ -98,6 +146,7 @@ class Connection:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[ControlPlane]:
         async with open_control_plane(self._settings, create=self._create, clock=self._clock) as plane:
+            plane.plugins = self._plugins
             if self._triggers:
                 plane.waker()  # raises for a file that cannot be used, and loads it before the first push
             yield plane
@@ -161,14 +210,14 @@ def _parse_enums(plan: Mapping[str, Any]) -> dict[str, Any]:
 class _Blocking:
     """Wraps an object: its coroutine methods run on the connection's event loop, and the caller waits for the result."""
 
-    def __init__(self, inner: object, loop: "_LoopThread") -> None:
+    def __init__(self, inner: object, loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         if not inspect.iscoroutinefunction(found):
-            return found
+            return _Blocking(found, self._loop) if isinstance(found, Schedules) else found
 
         def call(*given: Any, **named: Any) -> Any:
             return self._loop.run(found(*given, **named))
@@ -180,16 +229,26 @@ class _Blocking:
         return [name for name in dir(self._inner) if not name.startswith("_")]
 
 
-class BlockingConnection(_Blocking):
+class BlockingConnection:
     """A Connection for code without an event loop: it runs its own event loop in a thread, until ``close``."""
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection, _LoopThread())
         self._connection = connection
+        self._loop = LoopThread()
 
-    def pool(self, name: str) -> Any:
+    def pool(self, name: str) -> "BlockingPool":
         """Return the pool of jobs with this name. It has the methods of ``Pool``, called without ``await``."""
-        return _Blocking(self._connection.pool(name), self._loop)
+        return cast("BlockingPool", _Blocking(self._connection.pool(name), self._loop))
+
+    def work(
+        self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Unpack[WorkOptions]
+    ) -> WorkerSummary:
+        """Run a worker in this process, like ``Connection.work``, and wait until it ends."""
+        return self._loop.run(self._connection.work(name, handler, **plan))
+
+    def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:
+        """Record in a pool which ``module:function`` runs which type of job. The pool is created if it does not exist."""
+        self._loop.run(self._connection.record_handlers(name, handlers))
 
     def close(self) -> None:
         """Close the store and end the thread of the event loop. Safe to call more than once."""
@@ -202,44 +261,3 @@ class BlockingConnection(_Blocking):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-class _LoopThread:
-    """An event loop in a daemon thread, on which other threads can run coroutines."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="drumbeat", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_running(self) -> bool:
-        return self._thread.is_alive()
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise InvalidInput("a blocking connection cannot be used in its own event loop; use drumbeat.connect and await")
-        if not self.is_running:
-            work.close()
-            raise InvalidInput("this connection is closed; connect again with drumbeat.connect_blocking")
-        ended = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_with_event(work, ended), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            if future.cancel():  # the caller was interrupted, such as by Ctrl-C: wait until the call has ended
-                ended.wait(_CLOSE_TIMEOUT)
-            raise
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_CLOSE_TIMEOUT)
-        self._loop.close()
-
-
-async def _with_event(work: Coroutine[Any, Any, Any], ended: threading.Event) -> Any:
-    try:
-        return await work
-    finally:
-        ended.set()

@@ -9,8 +9,9 @@ from urllib.parse import quote, unquote, urlsplit
 from drumbeat.core.engine import check_engine_name
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import short_repr
+from drumbeat.core.pool_settings import NO_POOL_SETTINGS, PoolSettings, read_pool_settings
 from drumbeat.core.retention import Retention, read_retention, write_retention
-from drumbeat.core.store_url import has_secret
+from drumbeat.core.store_url import PASSWORD_VARIABLE, has_secret, reads_password
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
 STATE_DIR_VARIABLE = "DRUMBEAT_STATE_DIR"
@@ -21,6 +22,7 @@ RETENTION_VARIABLE = "DRUMBEAT_RETENTION"
 ENGINES_VARIABLE = "DRUMBEAT_ENGINES"
 ENGINES_FILE = "engines.toml"  #: names engines, beside drumbeat.toml; DRUMBEAT_ENGINES may name another file
 _ENGINES = "engines"  #: the table of engines in a settings file
+_POOL = "pool"  #: the table of settings of pools of jobs
 _LANGUAGE_MODEL = "language_model"  #: the table of the language model that explains runs
 LANGUAGE_MODEL_VARIABLES = {"url": "DRUMBEAT_LANGUAGE_MODEL_URL", "model": "DRUMBEAT_LANGUAGE_MODEL"}
 
@@ -36,6 +38,7 @@ class Settings:
     """Settings of a process: which store to use, the folder for local state, and how long old rows are kept."""
 
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
+    store_password: str | None = None  #: from the environment; Redis and Snowflake use it if their URL has none
     state_dir: Path = Path(".drumbeat")  #: holds the logs of local workers and other local state
     retention: Retention | None = None  #: how long ended rows are kept, unless a pool's policy says otherwise; None: not set
     engines: Mapping[str, Mapping[str, Any]] = field(
@@ -45,16 +48,21 @@ class Settings:
         default_factory=dict, hash=False
     )  #: the table of the language model that explains runs, unchecked; empty: there is none
 
+    pool: PoolSettings = NO_POOL_SETTINGS
+
     def __repr__(self) -> str:
         return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
 
     def for_children(self) -> dict[str, str]:
         """Return environment variables that make a process on any machine use this store. They can contain a password."""
-        return {STORE_VARIABLE: self.store, **self.public_variables()}
+        secret = self.store_password if reads_password(self.store) else None
+        password = {PASSWORD_VARIABLE: secret} if secret else {}
+        return {STORE_VARIABLE: self.store, **password, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
-        """Return the variables for child processes that contain no secret: only the variable of the retention, if it is set."""
-        return {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
+        """Return the variables for child processes that contain no secret: of the retention and of pools, if they are set."""
+        retention = {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
+        return {**retention, **self.pool.variables()}
 
 
 def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **given: str | None) -> Settings:
@@ -62,15 +70,18 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
     chosen = _from_file(file)
     engines = _engines(chosen.pop(_ENGINES, {}), file, environment)
     language_model = _language_model(chosen.pop(_LANGUAGE_MODEL, {}), file, environment)
+    pool = read_pool_settings(chosen.pop(_POOL, {}), str(file), environment)
     chosen |= {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
     chosen |= {name: value for name, value in given.items() if value is not None}
     state_dir = Path(chosen.get("state_dir", ".drumbeat"))
     return Settings(
         store=absolute(chosen.get("store", DEFAULT_STORE)),
+        store_password=environment.get(PASSWORD_VARIABLE) or None,
         state_dir=state_dir.absolute(),
         retention=read_retention(chosen["retention"]) if "retention" in chosen else None,
         engines=engines,
         language_model=language_model,
+        pool=pool,
     )
 
 
@@ -172,13 +183,13 @@ def _toml(file: Path) -> dict[str, Any]:
 def _from_file(file: Path) -> dict[str, Any]:
     found = _toml(file)
     for name, value in found.items():
-        if name in (_ENGINES, _LANGUAGE_MODEL):
+        if name in (_ENGINES, _LANGUAGE_MODEL, _POOL):
             continue
         if name == "engine":
             written, meant = _misspelt(name, value)
             raise InvalidSettings(f"unknown table {written} in {file}; write {meant}")
         if name not in _VARIABLES:
-            known = ", ".join((*_VARIABLES, _ENGINES, _LANGUAGE_MODEL))
+            known = ", ".join((*_VARIABLES, _ENGINES, _LANGUAGE_MODEL, _POOL))
             raise InvalidSettings(f"unknown setting {name!r} in {file}; expected only {known}")
         if not isinstance(value, str):
             raise InvalidSettings(f"expected the setting {name} in {file} to be text, got {short_repr(value)}")

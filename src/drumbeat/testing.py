@@ -1,11 +1,12 @@
-"""A pool in memory for your tests: jobs run one at a time, in order, and the test moves the clock.
+"""For your tests: a pool in memory whose jobs run one at a time, in order, and an immediate mode for tasks.
 
 ``async with pool() as papers: await papers.push({"id": 1}); ran = await papers.run_until_empty(summarise)``
+``with immediate(): assert add.push(1, 2).result() == 3``
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,8 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobStatus
 from drumbeat.core.worker import WorkerId
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
+from drumbeat.pool.schedules.tick_pusher import TickPusher
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.context import JobContext
@@ -21,12 +24,15 @@ from drumbeat.pool.worker.handlers import Handler, handlers_of
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.store.interface import ClaimRequest, Store
 from drumbeat.store.memory import MemoryStore
+from drumbeat.tasks.immediate import ImmediateQueue
+from drumbeat.tasks.queue import queues
 
-__all__ = ["ManualClock", "Ran", "TestPool", "pool"]
+__all__ = ["ManualClock", "Ran", "TestPool", "immediate", "pool"]
 
 Function = Callable[..., Any]
 _WORKER = WorkerId("test-worker")
 _LEASE = timedelta(days=365)
+_PAGE = 10_000  #: jobs per read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +46,31 @@ class Ran:
 
 
 @asynccontextmanager
-async def pool(name: str = "test", clock: ManualClock | None = None) -> AsyncIterator["TestPool"]:
-    """Create a pool in memory for the block. Its ``clock`` moves only when the test or ``run_until_empty`` moves it."""
+async def pool(
+    name: str = "test", clock: ManualClock | None = None, middleware: Sequence[object] = ()
+) -> AsyncIterator["TestPool"]:
+    """Create a pool in memory for the block. Its ``clock`` moves only when the test or ``run_until_empty`` moves it.
+    ``middleware``: objects with hooks around pushes and attempts."""
     time = clock or ManualClock()
-    test_pool = TestPool(MemoryStore(time), time, name)
+    test_pool = TestPool(MemoryStore(time), time, name, NO_PLUGINS.with_middleware(middleware))
     await test_pool.create()
     yield test_pool
+
+
+@contextmanager
+def immediate(*, raise_errors: bool = False) -> Iterator[ImmediateQueue]:
+    """During the block, a task that is pushed runs at once in this process, without a store. Yields the queue; its ``jobs``
+    are the jobs that ran. A task that fails is tried again at once, and its error is raised by ``result``.
+
+    With ``raise_errors``, it is not tried again, and the push raises its error. Delays, timeouts, unique keys and limits are
+    ignored.
+    """
+    before, queue = queues.replacement, ImmediateQueue(raise_errors=raise_errors)
+    queues.replacement = queue
+    try:
+        yield queue
+    finally:
+        queues.replacement = before
 
 
 class TestPool(Pool):
@@ -53,10 +78,14 @@ class TestPool(Pool):
 
     __test__ = False  #: keeps pytest from collecting this class
 
-    def __init__(self, store: Store, clock: ManualClock, name: str) -> None:
-        super().__init__(store, clock, name, "test")
+    def __init__(self, store: Store, clock: ManualClock, name: str, plugins: PoolPlugins = NO_PLUGINS) -> None:
+        super().__init__(store, clock, name, "test", plugins=plugins)
         self.store = store
         self.clock = clock
+
+    async def push_due(self) -> None:
+        """Push the jobs of the pool's schedules that are due by the clock of this pool, as workers do."""
+        await TickPusher(self.store, self.clock, "test", lambda: self._plugins).push_due(await self.get())
 
     async def run_until_empty(
         self,
@@ -74,7 +103,12 @@ class TestPool(Pool):
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
         attempts = AttemptRunner(
-            handlers=handlers_of(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5, read_parents=self._parents
+            handlers=handlers_of(handler),
+            executor=_Inline(),
+            clock=self.clock,
+            chance=lambda: 0.5,
+            read_parents=self._parents,
+            plugins=self._plugins,
         )
         ran: list[Ran] = []
         while (job := await self._next(attempts, capabilities)) is not None:
@@ -117,11 +151,21 @@ class TestPool(Pool):
         paused_until = (await self.store.pools.get(self.pool_id)).paused_until
         if paused_until is not None and paused_until > now:
             return paused_until - now if paused_until < FOREVER else None
-        pending = await self.store.jobs.list(self.pool_id, statuses=[JobStatus.PENDING], limit=10_000)
+        pending = await self._pending()
         waits = [job.not_before - now for job in pending if job.not_before is not None and job.not_before > now]
         rates = {job.group_rate for job in pending if job.group_rate is not None}
         waits += [rate.per / rate.count for rate in rates if waited < rate.per * 2]
         return min(waits, default=None)
+
+    async def _pending(self) -> list[Job]:
+        """Return all pending jobs, read page by page."""
+        pending: list[Job] = []
+        while True:
+            after = pending[-1].job_id if pending else None
+            page = await self.store.jobs.list(self.pool_id, statuses=[JobStatus.PENDING], after=after, limit=_PAGE)
+            pending += page
+            if len(page) < _PAGE:
+                return pending
 
 
 class _Inline:

@@ -139,7 +139,7 @@ def test_status_shows_counts_and_pause(url: str) -> None:
     assert (found["jobs"]["ready"], found["jobs"]["pending"], found["paused"], found["workers"]) == (2, 2, True, [])
     assert "paused until" in said
     assert "2 ready" in said
-    assert told(url, "resume", "p") == {"pool_id": "p", "paused_until": None}
+    assert told(url, "resume", "p") == {"pool_id": "p", "paused_until": None, "paused_types": []}
     assert "is paused until it is resumed" in invoke("pool", "pause", "p", store=url).output
 
 
@@ -154,6 +154,41 @@ def test_status_and_explain_name_jobs_without_a_handler(url: str) -> None:
     assert told(url, "explain", "p", ids[0])["reasons"][0]["says"] == (
         f"the pool has no handler for type 'x'; it has: resize; add one with: {add}"
     )
+
+
+def test_jobs_are_cancelled_and_requeued_by_filter_after_a_dry_run(url: str) -> None:
+    piped('{"payload": 1, "type": "a"}\n{"payload": 2, "type": "b"}\n', "pool", "push", "p", "-", "--jobs", store=url)
+
+    dry = invoke("pool", "cancel", "p", "--type", "a", "--newer-than", "1h", "--dry-run", store=url)
+    assert dry.output.splitlines()[0] == "dry run: 1 jobs would be cancelled"
+    assert [job["status"] for job in jobs(url)] == ["pending", "pending"]
+
+    assert invoke("pool", "cancel", "p", "--type", "a", store=url).output == "cancelled 1 of 1 matching jobs\n"
+    assert [job["status"] for job in jobs(url)] == ["cancelled", "pending"]
+    assert invoke("pool", "cancel", "p", "--older-than", "1h", store=url).output == "cancelled 0 of 0 matching jobs\n"
+
+    again = told(url, "requeue", "p", "--status", "cancelled", "--limit", "5")
+    assert (again["matched"], again["changed"], again["examples"]) == (1, 1, [jobs(url)[0]["job_id"]])
+
+
+def test_errors_are_listed_in_groups_and_a_group_is_requeued(url: str, tmp_path: Path) -> None:
+    piped(
+        '{"payload": 1, "max_attempts": 1}\n{"payload": 2, "max_attempts": 1}\n', "pool", "push", "p", "-", "--jobs", store=url
+    )
+    invoke("pool", "work", "p", "--drain", "--handler", "command:sh -c 'echo no page $$ >&2; exit 1'", store=url)
+
+    found = told(url, "errors", "p")
+    assert len(found["groups"]) == 1, found
+    [group] = found["groups"]
+    assert group["jobs"] == 2
+    table = invoke("pool", "errors", "p", store=url).output
+    assert group["group_id"] in table
+    assert group["example"] in table
+
+    assert invoke("pool", "requeue", "p", "--error-group", "none", store=url).output == "requeued 0 of 0 matching jobs\n"
+    said = invoke("pool", "requeue", "p", "--error-group", group["group_id"], store=url).output
+    assert said == "requeued 2 of 2 matching jobs\n"
+    assert invoke("pool", "errors", "p", store=url).output == "pool p has no matching poisoned jobs\n"
 
 
 def test_a_job_is_shown_explained_cancelled_and_requeued(url: str) -> None:
@@ -267,8 +302,13 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("push", "p", "1", "--key", "a\ud800"), "expected unique_key to be text"),
         (("push", "p", "-", "--id", "x"), "expected --id with a single payload"),
         (("import", "p", "no-such-file"), "cannot read jobs from no-such-file"),
-        (("requeue", "p"), "expected job ids or --all, got neither"),
+        (("requeue", "p"), "expected job ids, --all or a filter such as --status or --type, got neither"),
         (("requeue", "p", "x", "--all"), "got both"),
+        (("requeue", "p", "--all", "--dry-run"), "expected --all without --limit and --dry-run"),
+        (("cancel", "p"), "expected job ids or a filter such as --status or --type, got neither"),
+        (("cancel", "p", "x", "--type", "a"), "expected job ids or filters, got both"),
+        (("cancel", "p", "--status", "done"), "statuses: expected only pending, claimed, got done"),
+        (("cancel", "p", "--older-than", "soon"), "expected a duration such as 200ms"),
         (("prune", "--status", "pending"), "expected --status done, poisoned or cancelled"),
         (("work", "p", "--once", "--drain"), "expected --once or --drain, got both"),
         (("work", "p", "--handler", "nowhere"), "expected module:function"),

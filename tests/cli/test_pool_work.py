@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_a_killed_workers_job_comes_back_and_is_done_once(shop: Shop, executor: 
 
 def test_a_drain_takes_over_what_silent_workers_let_run_out(shop: Shop) -> None:
     ids = shop.pool.push_many(range(60))
-    shop.pool.claim_many(60, lease=1, worker_id="silent")
+    shop.pool.claim_many(60, lease=timedelta(seconds=1), worker_id="silent")
     eventually(lambda: shop.pool.explain(ids[0]).why == "stranded", "its lease runs out")
 
     said = shop.work("--drain", "--handler", f"{HERE}:echo", "--concurrency", "4")
@@ -168,11 +169,12 @@ def test_a_job_that_kills_its_worker_is_poisoned(shop: Shop) -> None:
 
 
 def _expired(shop: Shop) -> Any:
-    return shop.pool._loop.run(_expire(shop))
+    pool: Any = shop.pool
+    return pool._loop.run(_expire(pool))
 
 
-async def _expire(shop: Shop) -> Any:
-    return await shop.pool._inner._store.queue.expire()
+async def _expire(pool: Any) -> Any:
+    return await pool._inner._store.queue.expire()
 
 
 def test_sigterm_finishes_what_runs_and_claims_no_more(shop: Shop) -> None:

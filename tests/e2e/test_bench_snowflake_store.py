@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drumbeat.core.run import Phase, RunStatus
-from drumbeat.store.open import PASSWORD_VARIABLE
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from e2e.bench import LOOKUP, bench, document, fill, left, output
 from e2e.test_bench_runs import check_figures
 from e2e.test_bench_snowflake import fill as fill_snowflake

@@ -14,6 +14,7 @@ from cli.given import drumbeat, eventually
 from e2e.engine_site import ENGINE, HOST, Site
 from servers.openssh import OpenSshServer
 from servers.places import free_port
+from servers.snowflake import PASSWORD, USER, SnowflakeServer
 from spawn.ssh.conftest import sshd as sshd
 
 TEMPLATE = """
@@ -46,6 +47,21 @@ def test_an_ssh_engine_passes_its_check(site: Site) -> None:
     assert {step["host"] for step in found["steps"] if step["step"] == "leave"} == {"node1", "node2"}
     assert site.json("pools", "list") == []
     assert site.running == []
+
+
+def test_workers_over_ssh_sign_in_to_a_store_whose_password_is_in_the_environment(
+    tmp_path: Path, sshd: OpenSshServer, snowflake: SnowflakeServer
+) -> None:
+    write_engines(tmp_path, sshd, {"node1": sshd.port})
+    snowflake.add_user(USER, password=PASSWORD)
+    site = Site(tmp_path, snowflake.url("SSH_STORE", password=None), DRUMBEAT_STORE_PASSWORD=PASSWORD)
+    site.run("store", "init")
+
+    found = site.json("engine", "check", "cluster", "--timeout", "3m")
+
+    assert found["ok"], found
+    assert PASSWORD not in json.dumps(found)
+    assert not any(PASSWORD.encode() in each.read_bytes() for each in (tmp_path / "node1").rglob("*") if each.is_file())
 
 
 def test_a_burst_of_jobs_is_done_over_ssh(site: Site) -> None:

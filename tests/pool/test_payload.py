@@ -14,7 +14,7 @@ from drumbeat.core.pool import PoolKind, pool
 from drumbeat.pool import payload
 from drumbeat.pool.job_options import job_from_line, new_job, new_jobs, one_job
 from drumbeat.pool.payload import as_json
-from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, parse_handlers, plan_of
+from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, changed_handlers, parse_handlers, plan_of
 from pool.examples import Paper
 
 flat = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -180,6 +180,14 @@ def test_a_wrong_policy_names_the_pool_and_the_key(policy: dict[str, Any], says:
 )
 def test_handlers_are_read_by_type(given: list[str], found: dict[str, str]) -> None:
     assert parse_handlers(given) == found
+
+
+def test_handlers_are_added_and_removed_by_type() -> None:
+    current = {"a": "m:a", "b": "m:b", "": "m:f"}
+
+    assert changed_handlers(current, {"c": "m:c"}, iter(["a", ""])) == {"b": "m:b", "c": "m:c"}
+    with pytest.raises(InvalidInput, match="type 'd' has no handler to remove"):
+        changed_handlers(current, {}, iter(["a", "d"]))
 
 
 def test_two_handlers_for_one_type_are_refused() -> None:

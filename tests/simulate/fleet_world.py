@@ -280,6 +280,8 @@ def _hasty(report: BeatReport) -> list[str]:
     if any(limit["name"].startswith(("money", "policy max", "unsure")) for limit in limits):
         return []
     here = {row["worker_id"] for row in view["workers"] if row["status"] == "active"}
+    if here and len(here) > view["policy"]["max_workers"]:  # a limit that changes nothing, as nobody is wanted, is not recorded
+        return []
     lost = here - {seen["worker_id"] for seen in view["instances"]} if here else set()
     doubted = bool(lost - {*((view["state"] or {}).get("missing") or ())}) if lost else False
     return [

@@ -327,7 +327,7 @@ async def test_a_run_nobody_orchestrated_for_long_is_not_late_for_that() -> None
 
 async def test_a_run_without_a_plan_is_refused_when_it_is_made() -> None:
     async with simulated() as world:
-        with pytest.raises(InvalidInput, match="expected a plan"):
+        with pytest.raises(InvalidInput, match="has no valid plan"):
             await world.service.create_run(None, {"workload": {}})
 
         assert not await world.store.runs.list()

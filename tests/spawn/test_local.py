@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,13 @@ import psutil
 import pytest
 
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.errors import InvalidInput, SpawnFailed
+from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract import Controllers, PoolListContract, ProcessContract, SurvivorContract
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
+from drumbeat.spawn.local_settings import LocalSettings
 from drumbeat.web.settings import READ_TOKEN_VARIABLE, TOKEN_VARIABLE
 from spawn.programs import (
     CONTROLLER,
@@ -86,6 +87,32 @@ class TestLocalSpawner(LocalContract):
 
 class TestSurvivors(LocalContract, SurvivorContract):
     survive = True
+
+
+class TestSlots:
+    @pytest.mark.parametrize("spawners", [1, 3])
+    async def test_starts_at_the_same_time_take_no_more_slots_than_there_are(self, tmp_path: Path, spawners: int) -> None:
+        settings = LocalSettings(slots=2)
+        async with AsyncExitStack() as stack:
+            opened = [await stack.enter_async_context(LocalSpawner(tmp_path, {}, settings=settings)) for _ in range(spawners)]
+            orders = [local_order(f"w{n}") for n in range(6)]
+            starts = [opened[n % spawners].spawn(order) for n, order in enumerate(orders)]
+            started = await asyncio.gather(*starts, return_exceptions=True)
+            listed = [one.worker_id for one in await opened[0].list(P) if one.state is InstanceState.RUNNING]
+
+        refused = [each for each in started if isinstance(each, SpawnFailed)]
+        assert (len(refused), {each.cause for each in refused}) == (4, {SpawnCause.NO_CAPACITY})
+        assert listed == sorted(one.worker_id for one in started if isinstance(one, Instance))
+
+    async def test_a_worker_that_runs_is_found_although_no_slot_is_free(self, tmp_path: Path) -> None:
+        async with LocalSpawner(tmp_path, {}, settings=LocalSettings(slots=1)) as spawner:
+            first, again = await spawner.spawn(local_order()), await spawner.spawn(local_order())
+            with pytest.raises(SpawnFailed, match="no free slot"):
+                await spawner.spawn(local_order("other"))
+            await spawner.terminate(P, W)
+            other = await spawner.spawn(local_order("other"))
+
+        assert (first.ref, other.worker_id) == (again.ref, "other")
 
 
 class TestStart:
@@ -226,9 +253,11 @@ class TestEnd:
     async def test_a_child_that_ends_leaves_no_zombie_though_nobody_asks(self, spawner: LocalSpawner) -> None:
         ended = [await spawner.spawn(local_order(f"w{n}", command=exits(n))) for n in range(5)]
 
-        for one in ended:
-            pid = int(one.ref.partition(":")[0])
+        pids = [int(one.ref.partition(":")[0]) for one in ended]
+        for pid in pids:
             await asyncio.to_thread(eventually, partial(_left_no_trace, pid), f"no trace of {pid}")
+
+        assert len({*pids}) == 5
 
     async def test_leaving_the_spawner_ends_its_workers(self, tmp_path: Path) -> None:
         async with LocalSpawner(tmp_path, {}) as spawner:

@@ -21,9 +21,9 @@ from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import new_pool, unique
 from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed
 from drumbeat.store.interface import ClaimRequest
-from drumbeat.store.sql.postgres import push_on
 from drumbeat.store.sql.queue import LISTENING_POLL
 from drumbeat.store.sql.store import SqlStore
+from store.own_push import push_on
 
 RACE = Path(__file__).parents[2] / "benchmarks" / "claim_race.py"
 
@@ -193,31 +193,34 @@ class TestPushOnTheCallersConnection:
 
     @pytest.mark.parametrize("given", [{}, {"unique_key": "k"}], ids=["plain", "keyed"])
     async def test_jobs_are_there_when_the_transaction_commits_and_not_before(
-        self, store: Store, pool: PoolRow, connection: "asyncpg.Connection[Any]", given: dict[str, Any]
+        self, store: Store, pool: PoolRow, connection: "asyncpg.Connection[Any]", postgres_url: str, given: dict[str, Any]
     ) -> None:
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(store.queue.wait(pool.pool_id, timedelta(seconds=9)))
             async with connection.transaction():
-                [job_id] = await push_on(connection, pool.pool_id, [NewJob(payload=1, **given)])
+                [job_id] = await push_on(postgres_url, connection, pool.pool_id, [NewJob(payload=1, **given)])
                 assert await store.jobs.size(pool.pool_id) == 0
 
         assert waiting.result()
         assert (await store.jobs.get(job_id)).status is JobStatus.PENDING
 
     async def test_jobs_of_a_transaction_that_was_rolled_back_were_never_there(
-        self, store: Store, pool: PoolRow, connection: "asyncpg.Connection[Any]"
+        self, store: Store, pool: PoolRow, connection: "asyncpg.Connection[Any]", postgres_url: str
     ) -> None:
         transaction = connection.transaction()
         await transaction.start()
-        [job_id] = await push_on(connection, pool.pool_id, [NewJob(payload=1)])
+        [job_id] = await push_on(postgres_url, connection, pool.pool_id, [NewJob(payload=1)])
         await transaction.rollback()
 
         with pytest.raises(NotFound):
             await store.jobs.get(job_id)
 
-    async def test_an_unknown_pool_is_named_in_the_error(self, connection: "asyncpg.Connection[Any]") -> None:
-        with pytest.raises(NotFound):
-            await push_on(connection, PoolId(unique("none")), [NewJob(payload=1)])
+    async def test_an_unknown_pool_is_named_in_the_error(
+        self, connection: "asyncpg.Connection[Any]", postgres_url: str
+    ) -> None:
+        async with connection.transaction():
+            with pytest.raises(NotFound):
+                await push_on(postgres_url, connection, PoolId(unique("none")), [NewJob(payload=1)])
 
 
 async def test_pipes_left_by_dead_processes_are_cleared_away(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from drumbeat.core.pool import PoolRow
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import new_pool
 from drumbeat.store.contract.given_jobs import claiming, holder, pushed, verdict
-from drumbeat.store.sql.postgres import push_on
+from store.own_push import push_on
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 
@@ -44,14 +44,14 @@ async def until_somebody_waits(connection: Connection) -> None:
 
 
 async def test_a_poisoned_job_whose_key_is_being_pushed_is_left_and_the_others_are_requeued(
-    store: Store, pool: PoolRow, connection: Connection
+    store: Store, pool: PoolRow, connection: Connection, postgres_url: str
 ) -> None:
     ids = [*await pushed(store, pool, 0, 1), *await pushed(store, pool, 2, unique_key="K"), *await pushed(store, pool, 3, 4)]
     jobs = await store.queue.claim(claiming(pool, limit=5))
     await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.FAILED, error="x", fatal=True) for job in jobs])
 
     async with asyncio.TaskGroup() as group, connection.transaction():
-        await push_on(connection, pool.pool_id, [NewJob(payload="new", unique_key="K")])
+        await push_on(postgres_url, connection, pool.pool_id, [NewJob(payload="new", unique_key="K")])
         requeueing = group.create_task(store.jobs.requeue(pool.pool_id))
         await until_somebody_waits(connection)
 
@@ -62,15 +62,15 @@ async def test_a_poisoned_job_whose_key_is_being_pushed_is_left_and_the_others_a
 
 @pytest.mark.parametrize("named", ["unique_key", "job_id"])
 async def test_two_pushes_of_the_same_jobs_in_opposite_order_do_not_wait_for_each_other(
-    store: Store, pool: PoolRow, connection: Connection, named: str
+    store: Store, pool: PoolRow, connection: Connection, postgres_url: str, named: str
 ) -> None:
     first, second = (NewJob(payload=name, **{named: name}) for name in ("a", "b"))  # type: ignore[arg-type]
 
     async with asyncio.TaskGroup() as group, connection.transaction():
-        made = [*await push_on(connection, pool.pool_id, [first])]
+        made = [*await push_on(postgres_url, connection, pool.pool_id, [first])]
         pushing = group.create_task(store.queue.push(pool.pool_id, [second, first]))
         await until_somebody_waits(connection)
-        made += await push_on(connection, pool.pool_id, [second])
+        made += await push_on(postgres_url, connection, pool.pool_id, [second])
 
     assert pushing.result() == made[::-1]
     assert await store.jobs.counts(pool.pool_id) == JobCounts(ready=2, oldest_ready=(await store.jobs.get(made[0])).created_at)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import snowflake_account
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.store import open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from drumbeat.store.contract.workflows import WorkflowContract
-from drumbeat.store.open import PASSWORD_VARIABLE
 from drumbeat.store.sql.snowflake import SnowflakeDatabase
 from drumbeat.store.sql.store import SqlStore
 from store.timeshift import shift_statements

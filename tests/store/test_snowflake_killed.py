@@ -107,7 +107,7 @@ async def test_a_lock_met_in_the_middle_of_a_script_is_gone_at_the_next_attempt(
 async def test_a_transaction_that_is_young_or_of_another_store_or_user_is_not_aborted(
     snowflake: SnowflakeServer, store: Store, killed: Any
 ) -> None:
-    with snowflake.connect(user="OTHER") as other, snowflake.connect() as asking:
+    with snowflake.connect(user="OTHER") as other, snowflake.connect(paramstyle="qmark") as asking:
         other.cursor().execute(f"BEGIN NAME {name_of(store)}")
         with snowflake.connect() as another_stores:
             another_stores.cursor().execute("BEGIN NAME drumbeat_0")

@@ -17,6 +17,7 @@ from drumbeat.core.errors import AlreadyExists, InvalidSettings, MissingExtra, N
 from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.run import RunId, RunStatus
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.core.worker import WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import MINUTE, W1, W2, heartbeat, joined, new_pool, new_run, sample
@@ -24,7 +25,6 @@ from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed
 from drumbeat.store.contract.templates import template
 from drumbeat.store.copy import copy_store, export_runs
 from drumbeat.store.interface import CopyOptions, RunChange
-from drumbeat.store.open import PASSWORD_VARIABLE
 from drumbeat.store.sql import snowflake_sessions
 from servers.snowflake import USER, SnowflakeServer
 from store.copied import Silent, as_copied, dump, furnished

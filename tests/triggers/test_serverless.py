@@ -123,7 +123,9 @@ def test_the_cron_job_runs_the_beat_with_the_store_from_a_secret() -> None:
     assert (spec["schedule"], spec["timeZone"], spec["concurrencyPolicy"]) == ("*/5 * * * *", "Etc/UTC", "Allow")
     assert (container["image"], container["command"]) == ("registry/drumbeat:1", ["drumbeat", "pool", "check", "papers"])
     assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "stores", "key": "DRUMBEAT_STORE"}
-    assert container["env"][1:] == [{"name": "DRUMBEAT_RETENTION", "value": "off"}]
+    password = {"name": "stores", "key": "DRUMBEAT_STORE_PASSWORD", "optional": True}
+    assert container["env"][1]["valueFrom"]["secretKeyRef"] == password
+    assert container["env"][2:] == [{"name": "DRUMBEAT_RETENTION", "value": "off"}]
 
 
 def test_a_cron_job_needs_a_schedule() -> None:

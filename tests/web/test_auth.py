@@ -9,9 +9,11 @@ import httpx
 import pytest
 
 from drumbeat.core.clock import ManualClock
+from drumbeat.store.memory import MemoryStore
 from drumbeat.web.auth import AuthMiddleware
 from drumbeat.web.bodies import LARGEST, LARGEST_HOOK
 from drumbeat.web.login_attempts import MOST_ADDRESSES, WINDOW, WRONG_AT_MOST, LoginAttempts, network
+from drumbeat.web.logouts import EVERY
 from drumbeat.web.roles import Role
 from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions, cookie_in
 from drumbeat.web.settings import WebSettings
@@ -36,7 +38,7 @@ def clock() -> ManualClock:
 
 def calling(settings: WebSettings, clock: ManualClock, address: str = "203.0.113.7") -> httpx.AsyncClient:
     """Somebody at an address, before a gate of their own."""
-    return at(AuthMiddleware(inside, settings, clock), address)
+    return at(AuthMiddleware(inside, settings, clock, MemoryStore(clock).notes), address)
 
 
 def at(gate: AuthMiddleware, address: str) -> httpx.AsyncClient:
@@ -78,7 +80,7 @@ class TestTokens:
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
     async def test_without_tokens_everybody_on_this_machine_is_an_operator(self, clock: ManualClock) -> None:
-        transport = httpx.ASGITransport(app=AuthMiddleware(inside, OPEN, clock))
+        transport = httpx.ASGITransport(app=AuthMiddleware(inside, OPEN, clock, MemoryStore(clock).notes))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8321") as here:
             assert (await here.get("/")).text == "operator by loopback"
 
@@ -176,7 +178,7 @@ class TestOtherSites:
             "client": ("203.0.113.7", 4711),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         }
-        await AuthMiddleware(application, LOCKED, clock)(scope, hear, say)
+        await AuthMiddleware(application, LOCKED, clock, MemoryStore(clock).notes)(scope, hear, say)
 
         assert said == ["websocket.accept" if opens else "websocket.close"]
 
@@ -234,7 +236,7 @@ class TestSessions:
         assert (await caller.get("/")).status_code == 401
 
     async def test_a_session_ends_with_a_logout_also_for_whoever_copied_the_cookie(self, clock: ManualClock) -> None:
-        gate = AuthMiddleware(inside, LOCKED, clock)
+        gate = AuthMiddleware(inside, LOCKED, clock, MemoryStore(clock).notes)
         caller, thief = at(gate, "203.0.113.7"), at(gate, "203.0.113.8")
         cookie = await logged_in(caller)
 
@@ -243,6 +245,64 @@ class TestSessions:
         assert left.status_code == 303
         assert COOKIE not in caller.cookies
         assert (await thief.get("/", headers={"Cookie": f"{COOKIE}={cookie}"})).status_code == 401
+
+    async def test_a_logout_holds_after_a_restart_and_on_other_servers(self, clock: ManualClock) -> None:
+        store = MemoryStore(clock)
+        here, there = (AuthMiddleware(inside, LOCKED, clock, store.notes) for _ in range(2))
+        caller, elsewhere = at(here, "203.0.113.7"), at(there, "203.0.113.7")
+        cookie, other = await logged_in(caller), await logged_in(at(here, "203.0.113.8"))
+        with_cookie = {"Cookie": f"{COOKIE}={cookie}"}
+        before = await elsewhere.get("/", headers=with_cookie)
+
+        await caller.post("/logout")
+        await clock.advance(EVERY)
+        restarted = at(AuthMiddleware(inside, LOCKED, clock, store.notes), "203.0.113.7")
+
+        assert before.status_code == 200
+        assert [(await each.get("/", headers=with_cookie)).status_code for each in (restarted, elsewhere)] == [401, 401]
+        assert (await restarted.get("/", headers={"Cookie": f"{COOKIE}={other}"})).status_code == 200
+
+    async def test_a_logout_that_the_store_refused_holds_and_is_stored_later(self, clock: ManualClock) -> None:
+        store = MemoryStore(clock)
+        caller = at(AuthMiddleware(inside, LOCKED, clock, store.notes), "203.0.113.7")
+        cookie, other = await logged_in(caller), await logged_in(caller)
+        with_cookie, with_other = ({"Cookie": f"{COOKIE}={each}"} for each in (cookie, other))
+        await caller.get("/", headers=with_cookie)
+        with store.unavailable():
+            left = await caller.post("/logout", headers=with_cookie)
+            refused = await caller.get("/", headers=with_cookie)
+            await clock.advance(EVERY)
+            goes_on = await caller.get("/", headers=with_other)
+
+        await clock.advance(EVERY)
+        await caller.get("/", headers=with_other)
+        restarted = at(AuthMiddleware(inside, LOCKED, clock, store.notes), "203.0.113.7")
+
+        assert (left.status_code, refused.status_code, goes_on.status_code) == (303, 401, 200)
+        assert (await restarted.get("/", headers=with_cookie)).status_code == 401
+
+    async def test_no_session_is_believed_before_the_logouts_were_read(self, clock: ManualClock) -> None:
+        store = MemoryStore(clock)
+        caller = at(AuthMiddleware(inside, LOCKED, clock, store.notes), "203.0.113.7")
+        await logged_in(caller)
+
+        with store.unavailable():
+            refused = [(await caller.get("/")).status_code, (await caller.get("/", headers=bearer(TOKEN))).status_code]
+
+        assert (refused, (await caller.get("/")).status_code) == ([503, 200], 200)
+
+    async def test_a_logout_is_forgotten_when_its_session_has_expired(self, clock: ManualClock) -> None:
+        store = MemoryStore(clock)
+        caller = at(AuthMiddleware(inside, LOCKED, clock, store.notes), "203.0.113.7")
+        await logged_in(caller)
+        await caller.post("/logout")
+        kept = len(await store.notes.list())
+        await clock.advance(LIFETIME)
+
+        await logged_in(caller)
+        await caller.get("/")
+
+        assert (kept, await store.notes.list()) == (1, [])
 
     @pytest.mark.parametrize("change", [{"token": "another-token-0123456789"}, {"read_token": "another-token-0123456789"}])
     async def test_a_session_ends_when_a_token_changes(self, clock: ManualClock, change: dict[str, str]) -> None:
@@ -340,7 +400,7 @@ class TestSessions:
 
 class TestGuessing:
     async def test_whoever_guesses_has_to_wait_and_nobody_else(self, clock: ManualClock) -> None:
-        gate = AuthMiddleware(inside, LOCKED, clock)
+        gate = AuthMiddleware(inside, LOCKED, clock, MemoryStore(clock).notes)
         guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.8")
 
         tried = [await guesser.post("/login", data={"token": f"guess-{n}"}) for n in range(WRONG_AT_MOST)]
@@ -366,7 +426,7 @@ class TestGuessing:
     async def test_the_right_token_gets_in_whoever_else_guesses_at_the_same_address(
         self, clock: ManualClock, token: str
     ) -> None:
-        gate = AuthMiddleware(inside, LOCKED, clock)
+        gate = AuthMiddleware(inside, LOCKED, clock, MemoryStore(clock).notes)
         guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.7")
         for n in range(3 * WRONG_AT_MOST):
             await guesser.get("/", headers=bearer(f"guess-{n}"))
@@ -377,7 +437,7 @@ class TestGuessing:
         assert (await guesser.get("/", headers=bearer("guess"))).status_code == 429
 
     async def test_whoever_is_logged_in_goes_on_while_others_at_the_address_guess(self, clock: ManualClock) -> None:
-        gate = AuthMiddleware(inside, LOCKED, clock)
+        gate = AuthMiddleware(inside, LOCKED, clock, MemoryStore(clock).notes)
         guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.7")
         await logged_in(other)
         for n in range(WRONG_AT_MOST):

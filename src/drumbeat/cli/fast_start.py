@@ -54,12 +54,16 @@ POOL_WORK: Readers = {
     "--max-jobs": ("max_jobs", _positive),
     "--max-memory": ("max_memory_mb", _positive),
     "--grace": ("grace", _text),
+    "--middleware": ("middleware", _text),
+    "--log-format": ("log_format", _text),
     "--worker-id": ("worker_id", _text),
+    "--tasks": ("tasks", None),
+    "--reload": ("reload", None),
     "--store": ("store", _text),
     "--json": ("as_json", None),
 }
-_REPEATABLE = frozenset({"handlers", "capabilities"})
-_NOT_IN_PLAN = ("once", "drain", "grace", "worker_id", "store", "as_json")
+_REPEATABLE = frozenset({"handlers", "capabilities", "middleware"})
+_NOT_IN_PLAN = ("once", "drain", "grace", "worker_id", "tasks", "reload", "store", "as_json", "log_format")
 
 
 def command(words: Sequence[str]) -> Callable[[], int] | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli import pool_beats, pool_jobs, pool_push
+from drumbeat.cli import pool_beats, pool_jobs, pool_large, pool_operations, pool_push, pool_schedule
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
@@ -18,13 +18,14 @@ from drumbeat.cli.pool_work import (
     LeaseOption,
     MaxJobsOption,
     MaxMemoryOption,
+    MiddlewareOption,
     PoolArgument,
     TimeoutOption,
     work,
 )
 from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.cli.run_worker import plan_changes
-from drumbeat.client import Mode, Pool, PoolStatus, WorkPlan
+from drumbeat.client import RESULT_TTL, Mode, Pool, PoolStatus, WorkPlan, is_schedule_key
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.errors import InvalidInput
@@ -32,13 +33,17 @@ from drumbeat.core.job import format_count
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, shown_health
+from drumbeat.pool.model import paused_types
 
 app = typer.Typer(
     no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs."
 )
 app.add_typer(pool_jobs.app)
+app.add_typer(pool_operations.app)
 app.add_typer(pool_push.app)
 app.add_typer(pool_beats.app)
+app.add_typer(pool_large.app)
+app.add_typer(pool_schedule.app, name="schedule")
 app.command()(work)
 
 
@@ -59,6 +64,7 @@ def create(
     timeout: TimeoutOption = None,
     max_jobs: MaxJobsOption = None,
     max_memory: MaxMemoryOption = None,
+    middleware: MiddlewareOption = None,
     max_workers: Annotated[
         int | None, typer.Option("--max-workers", min=0, help="Maximum number of workers. Default: 10")
     ] = None,
@@ -81,6 +87,10 @@ def create(
             "--retention", help="How long finished jobs, logs etc. are kept: jobs=30d,logs=1d,poisoned=never, or off."
         ),
     ] = None,
+    result_ttl: Annotated[
+        str | None,
+        typer.Option("--result-ttl", help="How long results can be read, such as 1h. Default: as long as the job is kept"),
+    ] = None,
     update: Annotated[
         bool,
         typer.Option(
@@ -93,11 +103,13 @@ def create(
 ) -> None:
     """Create a pool of jobs, with the settings that its workers use."""
     how = {"handlers": handler, "mode": mode, "executor": executor, "concurrency": concurrency, "capabilities": capability}
-    limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory}
+    limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory, "middleware": middleware}
     changes = plan_changes({**how, **limits}) | ({} if max_workers is None else {"max_workers": max_workers})
     if retention is not None:
         read_retention(retention)
         changes[IN_POLICY] = retention
+    if result_ttl is not None:
+        changes[RESULT_TTL] = parse_age(result_ttl)
     every = None if heartbeat is None else parse_age(heartbeat)
     if remove_handler and not update:
         raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
@@ -121,7 +133,7 @@ def create(
 async def _create(
     handle: Pool, changes: Mapping[str, Any], every: timedelta | None, engine: str | None, *, exist_ok: bool
 ) -> PoolRow:
-    policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY)}
+    policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY, RESULT_TTL)}
     plan = WorkPlan(**{name: value for name, value in changes.items() if name not in policy})
     thresholds = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
     return await handle.create(plan, thresholds, exist_ok=exist_ok, engine=engine, **policy)
@@ -131,7 +143,8 @@ def _print_created(row: PoolRow, *, as_json: bool) -> None:
     if as_json:
         show_json(row)
     else:
-        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in row.policy.items()}
+        shown = {name: value for name, value in row.policy.items() if not is_schedule_key(name)}
+        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in shown.items()}
         say(f"pool {row.pool_id}: " + (", ".join(f"{name} {value}" for name, value in policy.items()) or "defaults"))
 
 
@@ -150,7 +163,13 @@ def _status_json(found: PoolStatus) -> dict[str, object]:
         asdict(worker) | {"health": _health(found, worker), "not_started": worker.not_started} for worker in found.workers
     ]
     counts = asdict(found.counts) | {"pending": found.counts.pending}
-    fields = {"pool_id": found.pool.pool_id, "paused": found.is_paused, "trouble": found.trouble, "now": found.now}
+    fields = {
+        "pool_id": found.pool.pool_id,
+        "paused": found.is_paused,
+        "paused_types": found.paused_types,
+        "trouble": found.trouble,
+        "now": found.now,
+    }
     return {**fields, "jobs": counts, "no_handler": found.no_handler, "unhandled": dict(found.unhandled), "workers": health}
 
 
@@ -170,6 +189,8 @@ def _print(found: PoolStatus) -> None:
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
     live = sum(not each.was_refused for each in found.workers)
     say(f"workers: {live} live, " + (_workers(found, found.workers) or "none"))
+    if found.paused_types:
+        say(f"paused job types: {', '.join(map(repr, found.paused_types))}", style="yellow")
     if found.no_handler is not None:
         say(found.no_handler, style="yellow")
     if found.trouble is not None:
@@ -187,22 +208,30 @@ def _workers(found: PoolStatus, workers: Sequence[Worker]) -> str:
 def pause(
     pool: PoolArgument,
     within: Annotated[str | None, typer.Option("--for", help="Duration, such as 30m. Default: until resumed")] = None,
+    job_type: Annotated[list[str] | None, typer.Option("--type", help="Pause only jobs of this type. Repeatable.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pause a pool: no jobs are claimed. Running jobs continue."""
+    """Pause a pool, or some of its job types: no such jobs are claimed. Running jobs continue."""
+    if within and job_type:
+        raise InvalidInput("expected --for or --type, got both; resume a type with: drumbeat pool resume POOL --type TYPE")
 
     async def stop(plane: ControlPlane) -> PoolRow:
         until = await plane.store.now() + parse_age(within) if within else None
-        return await plane.pool(pool).pause(until)
+        return await plane.pool(pool).pause(until, types=job_type or ())
 
     _print_pause(with_control_plane(store, stop), as_json=as_json)
 
 
 @app.command()
-def resume(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Resume a paused pool."""
-    _print_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume()), as_json=as_json)
+def resume(
+    pool: PoolArgument,
+    job_type: Annotated[list[str] | None, typer.Option("--type", help="Resume only jobs of this type. Repeatable.")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Resume a paused pool, or some of its paused job types."""
+    _print_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume(types=job_type or ())), as_json=as_json)
 
 
 @app.command()
@@ -223,10 +252,13 @@ def delete(
 
 
 def _print_pause(found: PoolRow, *, as_json: bool) -> None:
-    until = found.paused_until
+    until, types = found.paused_until, sorted(paused_types(found.policy))
     if as_json:
-        show_json({"pool_id": found.pool_id, "paused_until": until})
-    elif until is None:
+        show_json({"pool_id": found.pool_id, "paused_until": until, "paused_types": types})
+        return
+    if types:
+        say(f"paused job types of pool {found.pool_id}: {', '.join(map(repr, types))}")
+    if until is None:
         say(f"pool {found.pool_id} is not paused")
     else:
         forever = until - datetime(9000, 1, 1, tzinfo=UTC) > timedelta()

@@ -1,4 +1,4 @@
-"""drumbeat pool list, show, explain, cancel, requeue and prune: jobs of a pool."""
+"""drumbeat pool list, show, explain and prune: jobs of a pool."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,7 +24,7 @@ StatusOption = Annotated[
 ]
 
 _WIDEST = 60
-_JOB: Columns = {
+JOB_COLUMNS: Columns = {
     "job": lambda job: job.job_id,
     "type": lambda job: job.type or None,
     "status": lambda job: job.status,
@@ -94,7 +94,7 @@ def list_jobs(
         for row in rows:
             show_json(row)
     else:
-        show(rows, _JOB, as_json=False, nothing=f"pool {pool} has no matching jobs")
+        show(rows, JOB_COLUMNS, as_json=False, nothing=f"pool {pool} has no matching jobs")
 
 
 def _list_pools(store: str | None, *, as_json: bool) -> None:
@@ -137,41 +137,6 @@ def explain(pool: PoolArgument, job: JobArgument, store: StoreOption = None, as_
     say(str(found))
     for line in found.history:
         say(f"  {line}")
-
-
-@app.command()
-def cancel(
-    pool: PoolArgument,
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB…", help="Job ids.")],
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Cancel jobs: pending jobs at once, running jobs when their worker gets the request. Finished jobs stay as they are."""
-    found = with_control_plane(store, lambda plane: plane.pool(pool).cancel(*jobs))
-    if as_json:
-        show_json([{"job_id": job.job_id, "status": job.status, "cancel_requested": job.cancel_requested} for job in found])
-        return
-    for job in found:
-        requested = job.status is JobStatus.CLAIMED and job.cancel_requested
-        say(f"{job.job_id}: {'cancellation requested' if requested else job.status}")
-
-
-@app.command()
-def requeue(
-    pool: PoolArgument,
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB…]", help="Ids of poisoned or cancelled jobs.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All poisoned jobs of the pool.")] = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Requeue poisoned or cancelled jobs, with their failure counts reset."""
-    if bool(jobs) == every:
-        raise InvalidInput("expected job ids or --all, got " + ("both" if every else "neither"))
-    ids = with_control_plane(store, lambda plane: plane.pool(pool).requeue(*(jobs or ())))
-    if as_json:
-        show_json(list(ids))
-    else:
-        say(f"requeued {len(ids)} jobs" + (f" of {len(jobs)}" if jobs else ""))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from drumbeat.cli.csv_rows import CsvRows
+from drumbeat.cli.job_options import backoff_option, check_group, given_options, rate_option
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import errors, say, show_json
@@ -74,12 +75,13 @@ def push(
     Lines are pushed in order, in batches, and at once when the input pauses. An invalid line ends the push with an error that
     names the line; all lines before it are pushed.
     """
-    what = _given(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key)
-    tries = _given(max_attempts=max_attempts, max_crashes=max_crashes, backoff=_backoff(backoff, max_backoff))
-    when = _given(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
-    where = _given(group=group, group_limit=group_limit, group_rate=group_rate and _rate(group_rate), capability=capability)
-    if (group_limit is not None or group_rate is not None) and group is None and not jobs:
-        raise InvalidInput("expected --group NAME, because --group-limit and --group-rate are limits of a group; got none")
+    what = given_options(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key)
+    tries = given_options(max_attempts=max_attempts, max_crashes=max_crashes, backoff=backoff_option(backoff, max_backoff))
+    when = given_options(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
+    rate = group_rate and rate_option(group_rate)
+    where = given_options(group=group, group_limit=group_limit, group_rate=rate, capability=capability)
+    if not jobs:
+        check_group(where)
     read = _reader(jobs, {**what, **tries, **when, **where})
     if payload == "-":
         _expect_no_id(job_id)
@@ -87,18 +89,6 @@ def push(
     else:
         line = payload if payload.strip() else InvalidInput(f"expected JSON, got {payload!r}")
         _print_ids(pool, _push_lines(store, pool, [(1, line)], read, 1, as_json=True, single=True), as_json=as_json)
-
-
-def _backoff(first: str | None, most: str | None) -> dict[str, Any] | None:
-    found = _given(first=first and parse_age(first), most=most and parse_age(most))
-    return found or None
-
-
-def _rate(text: str) -> dict[str, Any]:
-    count, slash, per = text.partition("/")
-    if not slash or not count.strip().isdigit():
-        raise InvalidInput(f"expected --group-rate as a number and a time, such as 10/1m, got {text!r}")
-    return {"count": int(count), "per": parse_age(per)}
 
 
 def _expect_no_id(job_id: str | None) -> None:
@@ -125,10 +115,6 @@ def import_jobs(
             _push_lines(store, pool, lines, _reader(jobs, {}), batch, as_json=as_json, size=file.stat().st_size)
     except OSError as exc:
         raise InvalidInput(f"cannot read jobs from {file}: {exc.strerror}") from exc
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _reader(complete: bool, options: dict[str, Any]) -> Callable[[Any], NewJob]:

@@ -36,9 +36,20 @@ TimeoutOption = Annotated[str | None, typer.Option("--timeout", help="Timeout of
 MaxJobsOption = Annotated[int | None, typer.Option("--max-jobs", min=1, help="Exit after this number of jobs, to be replaced.")]
 MaxMemoryOption = Annotated[int | None, typer.Option("--max-memory", min=1, help="Exit when memory reaches this many MB.")]
 
+MiddlewareOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--middleware", metavar="MODULE:OBJECT", help="Hooks around each attempt, after those of the settings. Repeatable."
+    ),
+]
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option("--log-format", metavar="text|json", help="Format of log lines. Default: that of the settings, or text"),
+]
+
 
 def work(
-    pool: PoolArgument,
+    pool: Annotated[str, typer.Argument(metavar="POOL|MODULE", help="Pool name, or a module with tasks, such as app.tasks.")],
     handler: HandlerOption = None,
     once: Annotated[bool, typer.Option("--once", help="Run one job, then exit.")] = False,
     drain: Annotated[bool, typer.Option("--drain", help="Run jobs until the pool is empty, then exit.")] = False,
@@ -57,11 +68,25 @@ def work(
             "Default: that of the pool, 10m",
         ),
     ] = None,
+    middleware: MiddlewareOption = None,
+    log_format: LogFormatOption = None,
     worker_id: Annotated[str | None, typer.Option("--worker-id", help="Worker name, unique in the store.")] = None,
+    tasks: Annotated[
+        bool | None,
+        typer.Option(
+            "--tasks/--no-tasks",
+            help="Whether the name is that of a module with tasks, or that of a pool. Default: whichever exists",
+            show_default=False,
+        ),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="While developing: restart when a Python file in this folder changes.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a worker of a pool. Options that are not given come from the pool: see drumbeat pool create.
+    """Run a worker of a pool, or workers for all pools of the tasks in a module. Options that are not given come from the
+    pool: see drumbeat pool create.
 
     On SIGTERM or Ctrl-C, running jobs have --grace to finish; jobs that take longer are requeued. A second signal requeues all
     jobs at once.
@@ -77,6 +102,19 @@ def work(
         "timeout": timeout,
         "max_jobs": max_jobs,
         "max_memory_mb": max_memory,
+        "middleware": middleware,
     }
-    code = run_job_worker(pool, given, once=once, drain=drain, grace=grace, worker_id=worker_id, store=store, as_json=as_json)
+    code = run_job_worker(
+        pool,
+        given,
+        once=once,
+        drain=drain,
+        grace=grace,
+        worker_id=worker_id,
+        store=store,
+        as_json=as_json,
+        log_format=log_format,
+        tasks=tasks,
+        reload=reload,
+    )
     raise typer.Exit(code)

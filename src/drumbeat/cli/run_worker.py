@@ -3,14 +3,22 @@
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from drumbeat.cli.session import parse_age, run, with_control_plane
-from drumbeat.composition.plane import ControlPlane, WorkerArguments, WorkerSummary, logging_to_stderr, open_control_plane
+from drumbeat.composition.plane import (
+    ControlPlane,
+    WorkerArguments,
+    WorkerSummary,
+    logging_to_stderr,
+    open_control_plane,
+    stderr_handler,
+)
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.pool_settings import check_log_format
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
 
@@ -22,7 +30,7 @@ def run_spawned_worker(run_id: str, worker_id: str, worker_group_id: int, worker
     arguments = WorkerArguments(
         run_id=run_id, worker_id=worker_id, worker_group_id=worker_group_id, worker_group_count=worker_group_count
     )
-    with logging_to_stderr(logging.INFO):
+    with logging_to_stderr(logging.INFO, _log_handler(None)):
         return int(run(_run_worker(arguments)))
 
 
@@ -41,16 +49,44 @@ def run_job_worker(
     worker_id: str | None = None,
     store: str | None = None,
     as_json: bool = False,
+    log_format: str | None = None,
+    tasks: bool | None = None,
+    reload: bool = False,
 ) -> int:
-    """Run a worker that a user started with ``drumbeat pool work``. ``given``: the command's options. Returns its exit code."""
+    """Run a worker that a user started with ``drumbeat pool work``. ``given``: the command's options. Returns its exit code.
+
+    ``pool`` is the name of a pool or, if ``tasks``, of a module with tasks; None: find out which of both exists.
+    """
     if once and drain:
         raise InvalidInput("expected --once or --drain, got both")
+    if reload:
+        from drumbeat.cli.reload import run_and_reload
+
+        return run_and_reload(sys.argv[1:])
     changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
-    with logging_to_stderr(logging.WARNING):
+    tasks = False if given.get("handlers") else tasks
+    done: Sequence[WorkerSummary]
+    with logging_to_stderr(logging.WARNING, _log_handler(log_format)):
         within = None if grace is None else parse_age(grace)
-        done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))
+        if tasks is False:
+            done = [with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))]
+        else:
+            from drumbeat.cli.task_workers import may_create_store, work_on_pool_or_tasks
+
+            arguments = (pool, changes, worker_id, within, tasks)
+            create = may_create_store(pool, tasks)
+            done = with_control_plane(store, lambda plane: work_on_pool_or_tasks(plane, _work, *arguments), create=create)
     _print_summary(done, as_json=as_json)
-    return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.ended else int(done.code)
+    code = next((each.code for each in done if each.code is not ExitCode.CLEAN), ExitCode.CLEAN)
+    return NOTHING_TO_DO if once and code is ExitCode.CLEAN and not any(each.ended for each in done) else int(code)
+
+
+def _log_handler(log_format: str | None) -> logging.Handler:
+    """Return a handler that writes text or JSON to standard error; None: as the settings say. Raises InvalidSettings."""
+    from drumbeat.client import JobLogFilter
+
+    chosen = load_settings(os.environ).pool.log_format if log_format is None else check_log_format(log_format, "--log-format")
+    return stderr_handler(as_json=chosen == "json", only=JobLogFilter())
 
 
 def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +98,7 @@ def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
         "executor": ExecutorKind,
         "mode": Mode,
         "capabilities": tuple,
+        "middleware": tuple,
         "lease": parse_age,
         "timeout": parse_age,
     }
@@ -77,18 +114,20 @@ async def _work(
     return await plane.work(pool, plan, worker_id, grace=grace)
 
 
-def _print_summary(done: WorkerSummary, *, as_json: bool) -> None:
+def _print_summary(done: Sequence[WorkerSummary], *, as_json: bool) -> None:
     if as_json:
         from drumbeat.cli.render import show_json
 
-        counts = {"ended": done.ended, "finished": done.finished, "failed": done.failed}
-        show_json({"worker_id": done.worker_id, **counts, "exit_code": done.code})
-    elif done.code is ExitCode.CLEAN:
+        for each in done:
+            counts = {"ended": each.ended, "finished": each.finished, "failed": each.failed}
+            show_json({"worker_id": each.worker_id, **counts, "exit_code": each.code})
+    elif all(each.code is ExitCode.CLEAN for each in done):
         print(_summary(done), file=sys.stderr)
 
 
-def _summary(done: WorkerSummary) -> str:
-    others = done.ended - done.finished - done.failed
+def _summary(done: Sequence[WorkerSummary]) -> str:
+    ended, finished, failed = (sum(counts) for counts in zip(*((x.ended, x.finished, x.failed) for x in done), strict=True))
+    others = ended - finished - failed
     more = f", {others} cancelled, requeued or taken over by another worker" if others else ""
-    jobs = "1 job" if done.ended == 1 else f"{done.ended} jobs"
-    return f"worked on {jobs}: {done.finished} finished, {done.failed} failed{more}"
+    jobs = "1 job" if ended == 1 else f"{ended} jobs"
+    return f"worked on {jobs}: {finished} finished, {failed} failed{more}"

@@ -20,6 +20,7 @@ from drumbeat.store import Store
 
 if TYPE_CHECKING:
     from drumbeat.composition.engines import Engines, NamedEngine
+    from drumbeat.pool.plugins import PoolPlugins
     from drumbeat.spawn.fork_client import ForkConnector
     from drumbeat.spawn.local import LocalSpawner
 
@@ -111,11 +112,22 @@ class ControlPlaneBase:
             return self.local_spawner(survive=True)
         return self.engines.open(engines)
 
+    @cached_property
+    def plugins(self) -> "PoolPlugins":
+        """The middleware and the place of large values of this process. Raises InvalidInput, InvalidSettings, MissingExtra."""
+        from drumbeat.composition.plugins import open_plugins
+
+        return open_plugins(self.settings, self.store, self.clock)
+
     async def tidy(self) -> None:
         """Delete rows older than the retention time, for up to a second; nothing if another process has just done so."""
         from drumbeat.runtime.retention import Housekeeping
 
         await Housekeeping(self.store, self.settings.retention, self.clock, process_name()).tidy()
+        if self.settings.pool.large is not None:
+            from drumbeat.composition.plugins import sweep_large_values
+
+            await sweep_large_values(self.plugins.large, process_name())
 
 
 def check_state_dir(folder: Path) -> None:

@@ -17,6 +17,7 @@ from drumbeat.core.plain import short_repr
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST = 36_500 * 86_400.0
+_EXPECTED, _TO_BE = ": expected ", " to be"  #: parts of the beginning of an error message, around the name of a setting
 _SECRETS = re.compile(r"password|passwd|secret|token|api_?key|credential", re.IGNORECASE)
 
 
@@ -29,7 +30,7 @@ def read_fields(kind: type[Any], table: Mapping[str, Any], subject: str) -> dict
     for name in table:
         if name not in known:
             raise InvalidSettings(_unknown(subject, name, known))
-    return {name: _read(hints[name], value, f"{subject}: expected {name} to be") for name, value in table.items()}
+    return {name: _read(hints[name], value, f"{subject}{_EXPECTED}{name}{_TO_BE}") for name, value in table.items()}
 
 
 def read_settings(kind: type[Any], table: Mapping[str, Any], subject: str) -> Any:
@@ -77,13 +78,13 @@ def _read(hint: Any, value: Any, expected: str) -> Any:
         return _check(value in inside, value, value, f"{expected} {' or '.join(map(repr, inside))}")
     if origin in (tuple, Sequence):
         _check(isinstance(value, list), value, value, f"{expected} a list")
-        return tuple(_read(inside[0], each, _within(expected)) for each in value)
+        return tuple(_read(inside[0], each, _item(expected, n)) for n, each in enumerate(value, 1))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         _check(isinstance(value, dict), value, value, f"{expected} a table")
-        return {name: _read(inside[1], each, _within(expected, name)) for name, each in value.items()}
+        return {name: _read(inside[1], each, _entry(expected, name)) for name, each in value.items()}
     if is_dataclass(hint) and isinstance(hint, type):
         _check(isinstance(value, dict), value, value, f"{expected} a table")
-        return read_settings(hint, value, expected.replace(": expected ", ": ").removesuffix(" to be"))
+        return read_settings(hint, value, expected.replace(_EXPECTED, ": ").removesuffix(_TO_BE))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _member(hint, value, expected)
     if hint in _PLAIN:
@@ -100,9 +101,15 @@ def _read_one_of(hints: Sequence[Any], value: Any, expected: str) -> Any:
     return _read(hints[-1], value, f"{expected}{also}")
 
 
-def _within(expected: str, name: str | None = None) -> str:
-    head = expected.removesuffix(" to be")
-    return f"{head}.{name} to be" if name is not None else f"each of {head} to be".replace("each of ", "", 1)
+def _item(expected: str, number: int) -> str:
+    """Return the beginning of the error message for an item of a list, counted from 1."""
+    subject, marker, rest = expected.rpartition(_EXPECTED)
+    return f"{subject}{marker}item {number} of {rest}"
+
+
+def _entry(expected: str, name: str) -> str:
+    """Return the beginning of the error message for an entry of a table."""
+    return f"{expected.removesuffix(_TO_BE)}.{name}{_TO_BE}"
 
 
 def _check(is_valid: bool, value: Any, result: Any, expected: str) -> Any:

@@ -30,6 +30,7 @@ from drumbeat.fleet.settings import load_thresholds
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.fleet.wakeup import PushWaker
 from drumbeat.pool.beats import MAX_WAIT
+from drumbeat.pool.schedules.tick_pusher import TickPusher
 from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan, plan_of
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode_action
@@ -194,9 +195,10 @@ class Fleets:
         )
 
     async def beat(self, name: str, **settings: Any) -> BeatReport:
-        """Apply environment variables and ``settings`` to the fleet's stored policy, store the result, then run one beat.
-        Raises like ``effective_policy``."""
+        """Apply environment variables and ``settings`` to the fleet's stored policy, store the result, push the jobs of the
+        pool's schedules that are due, then run one beat. Raises like ``effective_policy``."""
         policy = await self.apply_environment(name, **settings)
+        await self._ticks().try_to_push_due(await self._store.pools.get(PoolId(name)))
         async with self.spawner(name, policy.provider) as spawner:
             loop = self.loop(PoolId(name), spawner, policy.every)
             try:
@@ -243,7 +245,8 @@ class Fleets:
         on_policy: Callable[[FleetPolicy], None] | None = None,
         hurry: asyncio.Event | None = None,
     ) -> str | None:
-        """Run the fleet's beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once.
+        """Run the fleet's beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once. The jobs
+        of the pool's schedules are pushed when they are due.
 
         Once ``hurry`` is set, beats do not wait for the answers of an engine other than ``local``. Returns why the engine did
         not answer the last call; None if it did."""
@@ -263,11 +266,15 @@ class Fleets:
         beating = spawner if is_local else prompt
         loop = self.loop(PoolId(name), beating, every, on_beat=reported, on_policy=on_policy)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in (waker.watch(), end(), self._keep_sweeping(name))]
+            beside = (waker.watch(), end(), self._keep_sweeping(name), self._ticks().keep(PoolId(name)))
+            tasks = [group.create_task(each) for each in beside]
             await loop.run(stop, waker.woken)
             for task in tasks:
                 task.cancel()
         return prompt.silence
+
+    def _ticks(self) -> TickPusher:
+        return TickPusher(self._store, self._base.clock, process_name(), lambda: self._base.plugins)
 
     def _sweep(self, spawner: Spawner) -> Sweep:
         clock = self._base.clock

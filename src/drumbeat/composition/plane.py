@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from drumbeat.composition.base import (
     TRIGGER_FILES,
@@ -24,7 +23,7 @@ from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, import_part
-from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr
+from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr, stderr_handler as stderr_handler
 from drumbeat.runtime.signals import on_stop_signals as on_stop_signals
 from drumbeat.settings import STATE_DIR_VARIABLE, Settings, public_url
 from drumbeat.spawn.interface import Spawner
@@ -38,14 +37,13 @@ if TYPE_CHECKING:
     from drumbeat.bench.targets.vault import Vault as Vault
     from drumbeat.composition.fleets import Fleets
     from drumbeat.composition.workers import WorkerRunner
-    from drumbeat.core.job import JobId, NewJob
     from drumbeat.fleet.explain import BeatExplanation as BeatExplanation
     from drumbeat.fleet.model import FleetPolicy as FleetPolicy
     from drumbeat.fleet.policy_store import FleetConfigured as FleetConfigured
     from drumbeat.fleet.service import FleetService as FleetService, FleetStatus as FleetStatus
     from drumbeat.pool.checker import Checker as Checker
     from drumbeat.pool.model import Action as PoolAction, PoolView
-    from drumbeat.pool.service import Pool as Pool, PushOn
+    from drumbeat.pool.service import Pool as Pool
     from drumbeat.pool.worker.handlers import Handlers
     from drumbeat.pool.worker.options import WorkPlan as WorkPlan
     from drumbeat.runtime.beat import BeatReport as BeatReport, ControlLoop
@@ -84,7 +82,9 @@ class ControlPlane(ControlPlaneBase):
         from drumbeat.pool.beats import BeatContext, pool_loop
         from drumbeat.runtime.lease import lease_for
 
-        beating = BeatContext(store=self.store, spawner=spawner, clock=self.clock, owner=process_name())
+        beating = BeatContext(
+            store=self.store, spawner=spawner, clock=self.clock, owner=process_name(), plugins=lambda: self.plugins
+        )
         return pool_loop(beating, pool_id, every, lease or lease_for(every), after=self.tidy)
 
     def checker(self, later: "Firing | None" = None) -> "Checker":
@@ -95,7 +95,7 @@ class ControlPlane(ControlPlaneBase):
         from drumbeat.pool.checker import Checker
 
         watch = partial(self._watch_later, firing=later)
-        return Checker(self.store, self.clock, process_name, self.spawner, watch, self.tidy)
+        return Checker(self.store, self.clock, process_name, self.spawner, watch, self.tidy, lambda: self.plugins)
 
     async def _watch_later(self, pool_id: PoolId, firing: "Firing | None") -> None:
         from drumbeat.composition.due_jobs import start_watching
@@ -286,12 +286,15 @@ class ControlPlane(ControlPlaneBase):
         handlers: "Handlers | None" = None,
         signals: bool = True,
         grace: timedelta | None = None,
+        on_start: "Callable[[Callable[[str], object]], object] | None" = None,
     ) -> WorkerSummary:
         """Run a worker of a job pool in this process, without a controller. Raises NotFound, InvalidInput.
 
         ``handlers`` replace those of the plan. Without ``signals`` no signal handlers are installed. ``grace`` is how long
-        running jobs can continue once the worker is asked to stop; None: the pool's drain time."""
-        return await self._worker_runner().run_adhoc(name, plan, worker_id, handlers, signals=signals, grace=grace)
+        running jobs can continue once the worker is asked to stop; None: the pool's drain time. ``on_start`` is called
+        with a function that asks the worker to stop."""
+        runner = self._worker_runner()
+        return await runner.run_adhoc(name, plan, worker_id, handlers, signals=signals, grace=grace, on_start=on_start)
 
     def _worker_runner(self) -> "WorkerRunner":
         from drumbeat.composition.workers import WorkerRunner
@@ -302,27 +305,14 @@ class ControlPlane(ControlPlaneBase):
         """Return the job pool with this name, as an object to push to and read from; it need not exist in the store yet."""
         from drumbeat.pool.service import Pool
 
-        on = push_on(self.settings.store)
-        return Pool(self.store, self.clock, name, process_name(), push_on=on, check_engine=self.check_engine)
+        url = self.settings.store
+        return Pool(
+            self.store, self.clock, name, process_name(), store_url=url, check_engine=self.check_engine, plugins=self.plugins
+        )
 
     async def check_engine(self, engines: str) -> None:
         """Raise InvalidSettings for engines that are not known here, or whose workers cannot reach the store."""
         self.engines.check_reach(engines)
-
-
-def push_on(store: str) -> "PushOn | None":
-    """Return a function that pushes jobs in a caller's own database transaction; None if the store is not PostgreSQL."""
-    parts = urlsplit(store)
-    if parts.scheme not in ("postgres", "postgresql"):
-        return None
-    schema = dict(parse_qsl(parts.query)).get("schema", "drumbeat")
-
-    async def push(store: Any, connection: Any, pool_id: PoolId, jobs: "Sequence[NewJob]") -> "Sequence[JobId]":
-        from drumbeat.store.sql.postgres import push_on as push
-
-        return await push(connection, pool_id, jobs, schema=schema, home=store.queue.home)
-
-    return push
 
 
 @contextmanager

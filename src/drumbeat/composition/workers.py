@@ -4,7 +4,8 @@ import asyncio
 import logging
 import os
 import socket
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from drumbeat.runtime.disk import find_disk
 from drumbeat.runtime.logs import LogShipper
 from drumbeat.runtime.probe import Probe
 from drumbeat.runtime.signals import run_until_signalled
+from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.runtime.worker import WorkerLifecycle, Workload
 from drumbeat.spawn.leash import hold_leash
 from drumbeat.store.interface import JoinRequest
@@ -26,7 +28,7 @@ from drumbeat.store.interface import JoinRequest
 if TYPE_CHECKING:
     from drumbeat.pool.checker import Checker
     from drumbeat.pool.worker.handlers import Handlers
-    from drumbeat.pool.worker.options import WorkPlan
+    from drumbeat.pool.worker.options import Mode, WorkPlan
     from drumbeat.pool.worker.workload import JobWorkload
 
 
@@ -53,7 +55,7 @@ class WorkerRunner:
         identity = _identity(arguments)
         workload = self._workload(pool, identity)
         life = self._life(pool, identity, workload)
-        code = await self._run(pool, identity, life)
+        code = await self._run(pool, identity, life, _mode(pool))
         if pool.kind is PoolKind.JOBS and life.work_is_done and self._may_check(pool):
             done = workload.figures
             await self._checker.after_exit(pool.pool_id, done.operations + done.errors)
@@ -68,6 +70,7 @@ class WorkerRunner:
         *,
         signals: bool,
         grace: timedelta | None = None,
+        on_start: Callable[[Callable[[str], object]], object] | None = None,
     ) -> WorkerSummary:
         """Run a worker that no controller has started, in a job pool. Raises NotFound, InvalidInput."""
         from drumbeat.pool.service import Pool
@@ -79,7 +82,10 @@ class WorkerRunner:
         arguments = WorkerArguments(run_id=name, worker_id=own_id, worker_group_id=0, worker_group_count=1)
         identity = replace(_identity(arguments), capabilities=plan.capabilities)
         workload = self._job_workload(pool, identity, plan, handlers)
-        code = await self._run(pool, identity, self._life(pool, identity, workload), signals=signals)
+        life = self._life(pool, identity, workload)
+        if on_start is not None:
+            on_start(life.request_stop)
+        code = await self._run(pool, identity, life, plan.mode, signals=signals)
         if code is ExitCode.CLEAN and self._may_check(pool) and await self._store.beats.last(pool.pool_id) is not None:
             await self._checker.watch_for_later(pool.pool_id)
         tally = workload.in_flight.tally
@@ -110,7 +116,16 @@ class WorkerRunner:
         from drumbeat.pool.worker.assemble import job_workload
         from drumbeat.pool.worker.options import plan_of
 
-        return job_workload(self._store, pool, identity.holder, plan or plan_of(pool), self._clock, handlers=handlers)
+        return job_workload(
+            self._store,
+            pool,
+            identity.holder,
+            plan or plan_of(pool),
+            self._clock,
+            handlers=handlers,
+            plugins=self._base.plugins,
+            store_url=self._base.settings.store,
+        )
 
     def _life(self, pool: PoolRow, identity: JoinRequest, workload: Workload) -> WorkerLifecycle:
         return WorkerLifecycle(
@@ -123,9 +138,15 @@ class WorkerRunner:
             gated=pool.kind is not PoolKind.JOBS,
         )
 
-    async def _run(self, pool: PoolRow, identity: JoinRequest, life: WorkerLifecycle, *, signals: bool = True) -> ExitCode:
+    async def _run(
+        self, pool: PoolRow, identity: JoinRequest, life: WorkerLifecycle, mode: "Mode | None", *, signals: bool = True
+    ) -> ExitCode:
         shipper = LogShipper(self._store, pool.pool_id, self._clock, worker_id=identity.worker_id)
-        async with shipper, self._watching:
+        if pool.kind is PoolKind.JOBS:
+            from drumbeat.pool.worker.log_context import JobLogFilter
+
+            shipper.handler.addFilter(JobLogFilter())
+        async with shipper, self._watching, self._pushing_ticks(pool, mode):
             if os.environ.get(REPORT_CLOCK_VARIABLE):
                 log.warning("%s%s", CLOCK_SHOWN, self._clock.now().isoformat())
             try:
@@ -133,6 +154,35 @@ class WorkerRunner:
             except asyncio.CancelledError:
                 await life.leave_at_once("cancelled")
                 raise
+
+    @asynccontextmanager
+    async def _pushing_ticks(self, pool: PoolRow, mode: "Mode | None") -> AsyncIterator[None]:
+        """While the block runs, push the jobs of the pool's schedules when they are due; a worker that exits when the queue
+        is empty pushes only those that are due now. ``mode``: when the worker exits; None: it has no queue."""
+        if mode is None:
+            yield
+            return
+        from drumbeat.pool.schedules.tick_pusher import TickPusher
+        from drumbeat.pool.worker.options import Mode
+
+        ticks = TickPusher(self._store, self._clock, process_name(), lambda: self._base.plugins)
+        if mode is not Mode.LOOP:
+            await ticks.try_to_push_due(pool)
+            yield
+            return
+        async with plain_task_group() as group:
+            task = group.create_task(ticks.keep(pool.pool_id))
+            try:
+                yield
+            finally:
+                task.cancel()
+
+
+def _mode(pool: PoolRow) -> "Mode | None":
+    """Return when the workers of a pool exit; None for a pool that has no queue."""
+    from drumbeat.pool.worker.options import plan_of
+
+    return plan_of(pool).mode if pool.kind is PoolKind.JOBS else None
 
 
 def _identity(arguments: WorkerArguments) -> JoinRequest:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from drumbeat.core.errors import InvalidInput
+
 Point = tuple[float, float | None]  #: x, and y; None where there is no value
 
 
@@ -9,7 +11,10 @@ def downsample(points: Sequence[Point], most: int) -> Sequence[Point]:
     """Return at most ``most`` points: the lowest and the highest of each group of neighbours, or one point if it has no values.
 
     Groups are 4, 8, 16 … points wide, so that the result for a growing line stays the same until the width doubles.
+    Raises InvalidInput if ``most`` is below 2.
     """
+    if most < 2:
+        raise InvalidInput(f"expected at least 2 points (most), got {most}: a line needs its lowest and its highest point")
     if len(points) <= most:
         return points
     wide = 4

@@ -11,6 +11,7 @@ DrumbeatError
 │   ├── Fenced               another controller holds the lease now
 │   └── WorkerGone           this worker's row is closed, or belongs to another process
 ├── JobEnded                 a job was poisoned or cancelled, so it has no result unless it is requeued
+│   └── ResultExpired        the job is done, but its result is older than its pool's result_ttl
 ├── StoreError               the database failed
 │   ├── StoreUnavailable     it did not answer; retrying may help
 │   ├── StoreCorrupt         its data cannot be read; retrying will not help
@@ -20,6 +21,9 @@ DrumbeatError
 │   ├── SpawnFailed          the provider refused; nothing was started
 │   ├── SpawnAmbiguous       no answer: a worker might have been started; list the workers before retrying
 │   └── Unanswered           the provider, or one of its hosts, did not answer: nothing is known about its workers
+├── LargeValueError          a payload or result that is stored outside the store could not be read or written
+│   ├── LargeUnavailable     the place of large values did not answer; retrying may help
+│   └── LargeLost            a large value is missing or was changed; retrying will not help
 ├── LanguageModelFailed      the language model refused, did not answer, or gave no usable answer
 └── MissingExtra             an optional dependency is not installed
 """
@@ -70,6 +74,10 @@ class WorkerGone(Refused):
 
 class JobEnded(DrumbeatError):
     """A job was poisoned or cancelled, so it has no result."""
+
+
+class ResultExpired(JobEnded):
+    """A job is done, but its result is older than the ``result_ttl`` of its pool."""
 
 
 class StoreError(DrumbeatError):
@@ -127,6 +135,18 @@ class SpawnAmbiguous(SpawnError):
 
 class Unanswered(SpawnError):
     """The provider, or one of its hosts, did not answer, so nothing is known about its workers: they might still run."""
+
+
+class LargeValueError(DrumbeatError):
+    """A payload or result that is stored outside the store could not be read or written."""
+
+
+class LargeUnavailable(LargeValueError):
+    """The place of large values did not answer; retrying may help."""
+
+
+class LargeLost(LargeValueError):
+    """A large value is missing or was changed; retrying will not help."""
 
 
 class LanguageModelFailed(DrumbeatError):

@@ -1,7 +1,9 @@
-"""Whether a store's URL can be shown."""
+"""Whether a store's URL can be shown, and whether the store's password is in an environment variable."""
 
 import re
 
+PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
+_READ_PASSWORD = ("redis:", "rediss:", "snowflake:")  #: stores that take their password from PASSWORD_VARIABLE
 _SECRET_OPTION = re.compile("passw|pwd|key|secret|token|credential", re.IGNORECASE)
 
 
@@ -9,5 +11,13 @@ def has_secret(url: str) -> bool:
     """Return whether a store's URL contains a password, or an option whose name suggests a secret."""
     if url.startswith("sqlite:"):
         return False
-    credentials = url.partition("://")[2].rpartition("@")[0]
-    return ":" in credentials or _SECRET_OPTION.search(url.partition("?")[2]) is not None
+    return _has_password(url) or _SECRET_OPTION.search(url.partition("?")[2]) is not None
+
+
+def reads_password(url: str) -> bool:
+    """Return whether the store takes its password from PASSWORD_VARIABLE: Redis and Snowflake do, unless the URL has one."""
+    return url.lower().startswith(_READ_PASSWORD) and not _has_password(url)
+
+
+def _has_password(url: str) -> bool:
+    return ":" in url.partition("://")[2].rpartition("@")[0]

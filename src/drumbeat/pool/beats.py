@@ -14,6 +14,8 @@ from drumbeat.pool.act import PoolActor
 from drumbeat.pool.decide import MAKES_ROOM, decide, decide_recovery
 from drumbeat.pool.model import Action, PoolView, SpawnJobWorker
 from drumbeat.pool.observe import observe
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
+from drumbeat.pool.schedules.tick_pusher import TickPusher
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode
 from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.interface import Spawner
@@ -33,6 +35,7 @@ class BeatContext:
     spawner: Spawner
     clock: Clock
     owner: str  #: unique to this process and beat
+    plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS  #: returns what the jobs of schedules pass through
 
 
 def pool_loop(
@@ -47,16 +50,18 @@ def pool_loop(
     after: Callable[[], Awaitable[object]] | None = None,
 ) -> ControlLoop[PoolView, Action]:
     """Return a control loop for a pool. Several processes can run such a loop, but only the one with the pool's lease acts.
+    Each beat also pushes the jobs of the pool's schedules that are due.
 
     ``every``: time between beats. ``lease``: time until the lease expires. ``only_recover``: start no workers. ``before`` is
     called in each beat before it observes the pool, ``after`` after each beat of ``run``.
     """
     store, spawner = beating.store, beating.spawner
+    ticks = TickPusher(store, beating.clock, beating.owner, beating.plugins)
 
     async def observed(gap: timedelta) -> PoolView:
         if before is not None:
             await before()
-        return await observe(store, spawner, pool_id, gap, lost_after=lost_after)
+        return await observe(store, spawner, pool_id, gap, lost_after=lost_after, on_pool=ticks.try_to_push_due)
 
     return ControlLoop(
         store=store,

@@ -11,6 +11,7 @@ from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.beats import MAX_WAIT, ONE_BEAT, BeatContext, beat_once, jobs_pool, pool_loop
 from drumbeat.pool.due_jobs import is_watched, when_due
 from drumbeat.pool.model import PoolPolicy
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.spawn.interface import InstanceState, Spawner
 from drumbeat.store.interface import PoolChange, Store
@@ -31,16 +32,19 @@ class Checker:
         open_spawner: Callable[[str], Spawner],
         watch: Callable[[PoolId], Awaitable[object]] | None = None,
         after: Callable[[], Awaitable[object]] | None = None,
+        plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS,
     ) -> None:
         """``owner`` returns a unique name for each beat. ``open_spawner`` returns a spawner for an engine or several (``a,b``);
         the workers that it starts must outlive it. ``watch`` starts a process that watches a pool for delayed jobs after this
-        process has ended. ``after`` is called after each beat that held the pool's lease."""
+        process has ended. ``after`` is called after each beat that held the pool's lease. ``plugins`` returns what the jobs of
+        schedules pass through."""
         self._watch = watch
         self._store = store
         self._clock = clock
         self._owner = owner
         self._open_spawner = open_spawner
         self._after = after
+        self._plugins = plugins
 
     async def check(self, pool_id: PoolId, *, max_workers: int | None = None, max_wait: timedelta = MAX_WAIT) -> BeatReport:
         """Take back jobs of dead workers, then start as many workers as the queue needs.
@@ -136,7 +140,9 @@ class Checker:
         before: Callable[[], Awaitable[object]] | None = None,
     ) -> BeatReport:
         async with self._spawner(pool) as spawner:
-            beating = BeatContext(store=self._store, spawner=spawner, clock=self._clock, owner=self._owner())
+            beating = BeatContext(
+                store=self._store, spawner=spawner, clock=self._clock, owner=self._owner(), plugins=self._plugins
+            )
             loop = pool_loop(
                 beating, pool.pool_id, ONE_BEAT, ONE_BEAT, only_recover=only_recover, lost_after=lost_after, before=before
             )

@@ -257,6 +257,7 @@ def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need, refused
     lacking = ", ".join(f"{jobs} need {name!r}" for name, jobs in need.out_of_reach.items())
     others = f"; jobs that no worker started here can run: {lacking}" if lacking else ""
     others += f"; {no_handlers}" if no_handlers else ""
+    others += f"; paused job types: {', '.join(map(repr, sorted(view.policy.paused)))}" if view.policy.paused else ""
     if not need.ready:
         return f"no job is ready{others}"
     if not need.wants:

@@ -40,10 +40,18 @@ async def when_due(store: Store, pool_id: PoolId) -> Due:
             pool_id=pool_id, holder=_NO_HOLDER, lease=timedelta(), capabilities=policy.capabilities, types=policy.types
         )
     )
+    if policy.paused and due.is_ready and not await _is_any_unpaused(store, pool_id, policy):
+        due = Due(is_ready=False, next_in=POLL_EVERY if due.next_in is None else due.next_in)
     paused = timedelta() if pool.paused_until is None else pool.paused_until - await store.now()
     if due.wait is None or paused <= timedelta():
         return due
     return Due(is_ready=False, next_in=max(due.wait, paused))
+
+
+async def _is_any_unpaused(store: Store, pool_id: PoolId, policy: PoolPolicy) -> bool:
+    """Whether a job is ready that the pool's workers handle, and whose type is not paused."""
+    ready = await store.jobs.by_type(pool_id)
+    return any(policy.handles(kind) and kind not in policy.paused for kind in ready)
 
 
 async def is_watched(store: Store, pool_id: PoolId) -> bool:

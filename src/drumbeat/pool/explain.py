@@ -9,7 +9,8 @@ from drumbeat.core.job import ENDED, Attempt, AttemptOutcome, IfFailed, Job, Job
 from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
-from drumbeat.pool.model import handler_command
+from drumbeat.pool.model import handler_command, paused_types
+from drumbeat.pool.result_ttl import is_expired
 
 MOST_NAMED = 5
 
@@ -34,6 +35,7 @@ class ReasonCode(StrEnum):
     BEHIND_OTHERS = "behind_others"
     ALONE = "alone"  #: it waits for a worker without other jobs
     NEXT = "next"  #: the next free worker runs it
+    SCHEDULE = "schedule"  #: a schedule pushed it; not a reason, but an addition to one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class ExplainInputs:
     triggered: bool = False  #: whether a checker has ever run for the pool
     trouble: str | None = None  #: why no workers are started at the moment
     parents: tuple[Job, ...] = ()  #: the jobs that it waits for or waited for
+    schedule: tuple[str, ...] = ()  #: what there is to say about the schedule that pushed the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +87,9 @@ class JobExplanation:
 def explain(facts: ExplainInputs) -> JobExplanation:
     """Return the reasons why the job waits, runs or has ended."""
     reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
+    more = tuple(Reason(why=ReasonCode.SCHEDULE, says=says) for says in facts.schedule)
     history = tuple(_attempt(attempt) for attempt in facts.attempts)
-    return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
+    return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons + more, history=history)
 
 
 def _settled(facts: ExplainInputs) -> Reason:
@@ -102,7 +106,9 @@ def _settled(facts: ExplainInputs) -> Reason:
             says = f"it was cancelled{_at(job.finished_at)}{skipped}; requeue it to try again"
             return Reason(why=ReasonCode.CANCELLED, says=says)
         case _:
-            return Reason(why=ReasonCode.DONE, says=f"it was done{_at(job.finished_at)}")
+            expired = job.result is not None and is_expired(facts.pool, job, facts.now)
+            more = "; its result has expired, because its pool keeps results for a limited time" if expired else ""
+            return Reason(why=ReasonCode.DONE, says=f"it was done{_at(job.finished_at)}{more}")
 
 
 def _waiting(facts: ExplainInputs) -> Reason:
@@ -173,6 +179,9 @@ def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
     job, now, paused = facts.job, facts.now, facts.pool.paused_until
     if paused is not None and paused > now:
         yield Reason(why=ReasonCode.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
+    if job.type in paused_types(facts.pool.policy):
+        resume = f"drumbeat pool resume {facts.pool.pool_id} --type {job.type or repr('')}"
+        yield Reason(why=ReasonCode.PAUSED, says=f"jobs of type {job.type!r} are paused; resume them with: {resume}")
     if job.not_before is not None and job.not_before > now:
         after = f" after {_times(job.failures, 'failure')}" if job.failures else ""
         left = time_span(job.not_before - now)

@@ -6,6 +6,8 @@ from drumbeat.pool.breaker import breaker_message
 from drumbeat.pool.explain import ExplainInputs
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.observe import read_streak
+from drumbeat.pool.schedules.model import schedule_names, tick_of
+from drumbeat.pool.schedules.service import schedule_status
 from drumbeat.pool.worker.options import plan_of
 from drumbeat.store.interface import Store
 
@@ -28,6 +30,7 @@ async def read_explain_inputs(store: Store, pool: PoolRow, job: Job) -> ExplainI
         triggered=await _is_triggered(store, pool.pool_id),
         parents=tuple(await store.jobs.parents(job.job_id)) if job.status is JobStatus.WAITING else (),
         trouble=breaker_message(await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)),
+        schedule=await _schedule(store, pool, job),
     )
 
 
@@ -49,3 +52,15 @@ async def _recent(store: Store, job: Job) -> int:
 async def _is_triggered(store: Store, pool_id: PoolId) -> bool:
     """Whether a checker has ever run for this pool."""
     return await store.beats.last(pool_id) is not None
+
+
+async def _schedule(store: Store, pool: PoolRow, job: Job) -> tuple[str, ...]:
+    """Return lines about the schedule that pushed this job; none if a schedule did not push it, or was removed."""
+    found = tick_of(job.job_id, pool.pool_id)
+    if found is None or found[0] not in schedule_names(pool):
+        return ()
+    name, tick = found
+    return (
+        f"it is the tick {tick:%Y-%m-%d %H:%M:%S} UTC of schedule {name}",
+        *(await schedule_status(store, pool, name)).lines,
+    )

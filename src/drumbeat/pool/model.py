@@ -19,6 +19,8 @@ from drumbeat.core.recovery import (
 )
 from drumbeat.core.worker import Worker, WorkerId
 
+PAUSED_TYPE = "paused_type:"  #: followed by a job type: the field of the policy that pauses this type
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
@@ -29,6 +31,7 @@ class PoolPolicy:
     capabilities: tuple[str, ...] = ()  #: what the pool's workers offer, such as gpu
     types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: every type
     mended_at: datetime | None = None  #: worker failures before this time no longer count
+    paused: frozenset[str] = frozenset()  #: job types that are not claimed
 
     def __post_init__(self) -> None:
         if self.max_workers < 0:
@@ -58,6 +61,7 @@ class PoolPolicy:
                 capabilities=tuple(given),
                 types=_types(fields.get("handlers")),
                 mended_at=datetime.fromisoformat(fields["mended_at"]) if fields.get("mended_at") else None,
+                paused=paused_types(fields),
             )
         except (TypeError, ValueError, OverflowError) as exc:
             raise InvalidSettings(
@@ -68,6 +72,11 @@ class PoolPolicy:
 def _types(handlers: Any) -> tuple[str, ...]:
     """Return the job types that have a handler; empty (every type) with a default handler, or when no handlers are stored."""
     return tuple(handlers) if isinstance(handlers, Mapping) and "" not in handlers else ()
+
+
+def paused_types(policy: Mapping[str, Any]) -> frozenset[str]:
+    """Return the paused job types in a pool's policy."""
+    return frozenset(name.removeprefix(PAUSED_TYPE) for name in policy if name.startswith(PAUSED_TYPE))
 
 
 def no_handler(pool_id: PoolId, waiting: Mapping[str, int]) -> str | None:

@@ -1,6 +1,6 @@
 """Reads a pool's state, workers and queue. From these the pool's control loop (checker) decides which workers to start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.job import Job, JobStatus
@@ -9,6 +9,7 @@ from drumbeat.core.recovery import PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
 from drumbeat.pool.breaker import counts_for_breaker, failure_streak
 from drumbeat.pool.model import Claim, FailureStreak, PoolPolicy, PoolView
+from drumbeat.pool.paused_types import claimable_types
 from drumbeat.runtime.snapshot import take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
@@ -18,18 +19,28 @@ _FEW_ENDED, _MORE_ENDED = 5, 1000  #: ended workers to read, at first and if all
 
 
 async def observe(
-    store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelta, *, lost_after: timedelta | None = None
+    store: Store,
+    spawner: Spawner,
+    pool_id: PoolId,
+    gap: timedelta,
+    *,
+    lost_after: timedelta | None = None,
+    on_pool: Callable[[PoolRow], Awaitable[object]] | None = None,
 ) -> PoolView:
     """Read the pool as it is now. ``lost_after`` replaces the pool's own time after which a silent worker counts as lost.
+    ``on_pool`` is called with the pool's row before the queue is read.
 
     All the time since a worker's last heartbeat counts, even if no process watched the pool: a worker that cannot reach the
     store exits before it counts as lost (``give_up_after`` < ``lost_after``). ``gap``: time since this process last reached the
     store.
     """
     pool = await store.pools.get(pool_id)
+    if on_pool is not None:
+        await on_pool(pool)
     policy = PoolPolicy.from_json(pool.policy)
     snapshot = await take_snapshot(store, spawner, pool, gap, unreaped_only=True)
     most = policy.slots + _MORE
+    types = await claimable_types(store.jobs, pool_id, policy.types, policy.paused)
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
     workers = await _with_holders(store, pool_id, snapshot.workers, claimed)
     rows = {row.worker_id: row for row in workers}
@@ -43,7 +54,7 @@ async def observe(
         policy=policy,
         workers=workers,
         instances=snapshot.instances,
-        demand=await store.jobs.demand(pool_id, most, policy.types),
+        demand={} if types is None else await store.jobs.demand(pool_id, most, types),
         unhandled=await unhandled(store, pool_id, policy),
         claims=claims,
         more_claims=len(claimed) == most,
@@ -108,10 +119,11 @@ async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None)
 def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:
     if job.holder is None:
         raise ValueError(f"expected claimed job {job.job_id} to have a holder, got none; the row in the store is damaged")
+    is_claimable = policy.handles(job.type) and job.type not in policy.paused
     return Claim(
         worker_id=name_of(job.holder, job.pool_id, rows),
         expired=job.lease_until is not None and job.lease_until <= now,
         extended=job.lease_extended,
         capability=job.capability or "",
-        comes_back=(job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes) and policy.handles(job.type),
+        comes_back=(job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes) and is_claimable,
     )

@@ -1,72 +1,47 @@
 """The methods of a pool of jobs (push, claim, complete, cancel, pause …), for the client, the commands and the adapters."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
-from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
+from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
-from drumbeat.core.retention import IN_POLICY, USUAL, Prunable, retention_of
-from drumbeat.core.worker import Holder, Worker, WorkerId
-from drumbeat.pool.engine_change import check_engine_change, close_refused
-from drumbeat.pool.job_options import new_job, new_jobs, one_job
-from drumbeat.pool.payload import MOST_BYTES, as_json
+from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
+from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.pool.engine_change import check_engine_change
+from drumbeat.pool.job_options import new_jobs, one_job
+from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
+from drumbeat.pool.own_transaction import OwnTransactionMethods, stale_write
+from drumbeat.pool.paused_types import ClaimableTypes
+from drumbeat.pool.payload import MOST_BYTES
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
+from drumbeat.pool.result_ttl import RESULT_TTL, check_result_ttl, without_expired
+from drumbeat.pool.status import PoolStatus as PoolStatus
 from drumbeat.pool.validation import (
     check_count,
     check_duration,
     check_progress,
     check_text,
-    check_time,
     checked_text,
     job_filters,
     names,
 )
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
-from drumbeat.store.pruning import prune_all
 
 if TYPE_CHECKING:
     from drumbeat.pool.explain import JobExplanation
+    from drumbeat.pool.schedules.service import Schedules
 
-PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
-
-FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: stored as the end of a pause without an end
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolStatus:
-    """The current state of a pool: its row, job counts, live workers, and problems that keep jobs waiting."""
-
-    pool: PoolRow
-    counts: JobCounts
-    workers: tuple[Worker, ...]  #: live workers
-    now: datetime
-    trouble: str | None = None  #: why no workers are started at the moment
-    unhandled: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by type, for types without a handler
-
-    @property
-    def no_handler(self) -> str | None:
-        """A message about ready jobs that wait because their type has no handler; None if there are no such jobs."""
-        from drumbeat.pool.model import no_handler
-
-        return no_handler(self.pool.pool_id, self.unhandled)
-
-    @property
-    def is_paused(self) -> bool:
-        return self.pool.paused_until is not None and self.pool.paused_until > self.now
-
-    @property
-    def oldest_waits(self) -> timedelta | None:
-        """How long the oldest ready job has waited; None if no job is ready."""
-        return None if self.counts.oldest_ready is None else max(self.now - self.counts.oldest_ready, timedelta())
-
-
-class Pool:
+class Pool(OwnTransactionMethods, PoolOperations):
     """A pool of jobs. It is created in the store by ``create``, or by the first push."""
 
     def __init__(
@@ -76,20 +51,20 @@ class Pool:
         name: str,
         who: str,
         on_push: Callable[[PoolId], Awaitable[object]] | None = None,
-        push_on: PushOn | None = None,
+        store_url: str | None = None,
         check_engine: Callable[[str], Awaitable[object]] | None = None,
+        plugins: PoolPlugins = NO_PLUGINS,
     ) -> None:
-        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``push_on`` pushes on the
-        caller's database connection (None: the store cannot do that); ``check_engine`` raises InvalidSettings for an engine
-        that is not known, or whose workers could not reach the store."""
+        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``store_url`` is the store's
+        URL, which ``push_on`` and ``complete_on`` need; ``check_engine`` raises InvalidSettings for an engine that is not
+        known, or whose workers could not reach the store; ``plugins``: middleware, and where large values go."""
         self._check_engine = check_engine
-        self.pool_id = PoolId(name)
+        super().__init__(PoolId(name), store_url, plugins)
         self._store = store
         self._clock = clock
         self._who = WorkerId(who)
         self._on_push = on_push
-        self._push_on = push_on
-        self.most_bytes = MOST_BYTES
+        self._claimable = ClaimableTypes(store.pools, store.jobs, self.pool_id, clock)
 
     async def create(
         self,
@@ -106,6 +81,7 @@ class Pool:
         ``engine`` runs the pool's workers; with several (``a,b``), the first is preferred.
         Raises InvalidSettings for an invalid ``retention`` or ``engine``.
         """
+        policy |= {RESULT_TTL: check_result_ttl(policy[RESULT_TTL])} if RESULT_TTL in policy else {}
         settings = {**(plan.to_json() if plan else {}), **policy, **await self._engine_settings(engine)}
         retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
         try:
@@ -139,8 +115,10 @@ class Pool:
         if IN_POLICY in changes:
             retention_of(replace(row, policy={IN_POLICY: changes[IN_POLICY]}), USUAL)
             more[IN_POLICY] = changes[IN_POLICY]
+        if RESULT_TTL in changes:
+            more[RESULT_TTL] = check_result_ttl(changes[RESULT_TTL])
         if unknown := sorted(changes.keys() - given.keys() - more.keys()):
-            known = ", ".join([*PLAN_FIELDS, "max_workers", "engine", IN_POLICY])
+            known = ", ".join([*PLAN_FIELDS, "max_workers", "engine", IN_POLICY, RESULT_TTL])
             raise InvalidInput(f"a pool has no setting {unknown[0]!r}; expected one of {known}")
         if handlers or remove_handlers:
             added = parse_handlers(handlers or {})
@@ -180,19 +158,6 @@ class Pool:
             )
         return changed
 
-    async def _reset_failures(self) -> dict[str, str]:
-        """Return the policy field that makes the circuit breaker ignore failures until now, so that workers start again."""
-        return {"mended_at": (await self._store.now()).isoformat()}
-
-    async def get(self) -> PoolRow:
-        """Return the pool's row. Raises NotFound; InvalidInput if it is not a pool of jobs."""
-        found = await self._store.pools.find(self.pool_id)
-        if found is None:
-            raise NotFound(f"no pool {self.pool_id!r}; create it with: drumbeat pool create {self.pool_id}, or push to it")
-        if found.kind is not PoolKind.JOBS:
-            raise InvalidInput(f"expected a pool of jobs, got {self.pool_id!r}, which is a {found.kind} pool")
-        return found
-
     async def push(self, payload: Any, **options: Any) -> JobId:
         """Push one job; options are fields of NewJob. Returns its id, or the id of an existing job with the same unique key."""
         return (await self.push_jobs(one_job(payload, self.most_bytes, **options)))[0]
@@ -205,22 +170,17 @@ class Pool:
         """Push jobs that each have their own options: all of them, or none. Returns their ids."""
         if not jobs:
             return []
-        try:
-            ids = await self._store.queue.push(self.pool_id, jobs)
-        except NotFound:
-            await self.create(exist_ok=True)
-            ids = await self._store.queue.push(self.pool_id, jobs)
+        ids = await self._plugins.push(self.pool_id, jobs, self._send)
         if self._on_push is not None:
             await self._on_push(self.pool_id)
         return ids
 
-    async def push_on(self, connection: Any, payload: Any, **options: Any) -> JobId:
-        """Push a job in the caller's transaction, on an asyncpg connection to the store's database. The pool must exist.
-        Raises InvalidInput for any other connection."""
-        if self._push_on is None:
-            raise InvalidInput("push_on needs a PostgreSQL store; with this store use push, which has its own transaction")
-        jobs = [new_job(payload, self.most_bytes, **options)]
-        return (await self._push_on(self._store, connection, self.pool_id, jobs))[0]
+    async def _send(self, jobs: Sequence[NewJob]) -> Sequence[JobId]:
+        try:
+            return await self._store.queue.push(self.pool_id, jobs)
+        except NotFound:
+            await self.create(exist_ok=True)
+            return await self._store.queue.push(self.pool_id, jobs)
 
     async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
         """Claim one job; None if no job is ready. Call ``complete``, ``fail`` or ``release`` before its lease runs out."""
@@ -237,7 +197,10 @@ class Pool:
         types: Sequence[str] = (),
     ) -> Sequence[Job]:
         """Claim up to ``limit`` jobs; ``types`` and ``capabilities`` say what the caller can run (no types: every type)."""
-        return await self._store.queue.claim(
+        claimable = await self._claimable.of(names("types", types))
+        if claimable is None:
+            return []
+        claimed = await self._store.queue.claim(
             ClaimRequest(
                 pool_id=self.pool_id,
                 holder=self._holder(WorkerId(check_text("worker_id", worker_id)) if worker_id else self._who),
@@ -245,13 +208,14 @@ class Pool:
                 limit=check_count("limit", limit),
                 alone=limit == 1,
                 capabilities=names("capabilities", capabilities),
-                types=names("types", types),
+                types=claimable,
             )
         )
+        return await self._plugins.opened_claims(claimed, partial(self.fail, fatal=True))
 
     async def complete(self, job: Job, result: Any = None) -> None:
         """Mark a claimed job as done. Raises StaleWrite if the job was taken back or claimed again meanwhile."""
-        await self._settle(job, AttemptOutcome.DONE, result=as_json(result, "result", self.most_bytes))
+        await self._settle(job, AttemptOutcome.DONE, result=await self._plugins.sealed_result(job, result))
 
     async def fail(self, job: Job, error: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
         """Record a failed attempt. The job is retried after its backoff, unless ``fatal`` or out of attempts.
@@ -290,18 +254,30 @@ class Pool:
         return Holder(pool_id=self.pool_id, worker_id=worker_id)
 
     async def job(self, job_id: str) -> Job:
-        """Return a job of this pool. Raises NotFound."""
+        """Return a job of this pool. Its result is None if it has expired. Raises NotFound."""
+        found = await self._stored_job(job_id)
+        return await self._plugins.opened(await self._unless_expired(found))
+
+    async def _unless_expired(self, job: Job) -> Job:
+        """Return the job, without its result if that is older than the pool's ``result_ttl``."""
+        return job if job.result is None else (await without_expired(self._store, await self.get(), [job]))[0]
+
+    async def _stored_job(self, job_id: str) -> Job:
+        """Return a job as it is stored, with references to large values. Raises NotFound."""
         found = await self._store.jobs.get(JobId(job_id))
         if found.pool_id != self.pool_id:
             raise NotFound(f"pool {self.pool_id!r} has no job {job_id!r}; that job is in pool {found.pool_id!r}")
         return found
 
     async def attempts(self, job_id: str) -> Sequence[Attempt]:
-        return await self._store.jobs.attempts((await self.job(job_id)).job_id)
+        return await self._store.jobs.attempts((await self._stored_job(job_id)).job_id)
 
     async def list(self, **filters: Any) -> Sequence[Job]:
-        """List jobs in push order. Filters: statuses, job_type, group, worker_id, holder, after, limit."""
-        return await self._store.jobs.list((await self.get()).pool_id, **job_filters(filters))
+        """List jobs in push order. Filters: statuses, job_type, group, worker_id, holder, after, limit.
+        A payload or result of more than a megabyte is shown as a reference; ``job`` and ``result`` return it."""
+        row = await self.get()
+        jobs = await self._store.jobs.list(row.pool_id, **job_filters(filters))
+        return [await self._plugins.opened(job, MOST_BYTES) for job in await without_expired(self._store, row, jobs)]
 
     async def size(self) -> int:
         """Count the jobs that are ready to be claimed."""
@@ -329,16 +305,19 @@ class Pool:
         from drumbeat.pool.explain import explain
         from drumbeat.pool.explain_inputs import read_explain_inputs
 
-        return explain(await read_explain_inputs(self._store, await self.get(), await self.job(job_id)))
+        return explain(await read_explain_inputs(self._store, await self.get(), await self._stored_job(job_id)))
 
     async def result(self, job_id: str, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109
-        """Wait until a job is done, and return its result. Raises TimeoutError; JobEnded if it was poisoned or cancelled."""
+        """Wait until a job is done, and return its result. Raises TimeoutError; JobEnded if it was poisoned or cancelled;
+        ResultExpired if the result is older than the pool's ``result_ttl``; LargeValueError."""
         limit = None if timeout is None else self._clock.elapsed() + check_duration("timeout", timeout)
         pause = _FIRST_POLL
         while True:
-            job = await self.job(job_id)
+            job = await self._stored_job(job_id)
             if job.status is JobStatus.DONE:
-                return job.result
+                if job.result is not None and (await self._unless_expired(job)).result is None:
+                    raise ResultExpired(f"the result of job {job_id} has expired: its pool keeps results for a limited time")
+                return await self._plugins.opened_result(job)
             if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
                 raise JobEnded(f"job {job_id} is {job.status}" + (f": {job.last_error}" if job.last_error else ""))
             if limit is not None and self._clock.elapsed() >= limit:
@@ -348,22 +327,12 @@ class Pool:
 
     async def cancel(self, *job_ids: str) -> Sequence[Job]:
         """Cancel jobs: pending jobs at once, running jobs within about a second, when their worker polls for cancellations."""
-        return await self._store.jobs.cancel([(await self.job(job_id)).job_id for job_id in job_ids])
+        return await self._store.jobs.cancel([(await self._stored_job(job_id)).job_id for job_id in job_ids])
 
     async def requeue(self, *job_ids: str) -> Sequence[JobId]:
         """Make poisoned and cancelled jobs pending again; without ids, every poisoned job of the pool."""
         await self.get()
         return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids] or None)
-
-    async def pause(self, until: datetime | None = None) -> PoolRow:
-        """Pause the pool until ``until``, or until it is resumed: no jobs are claimed; running jobs continue."""
-        change = PoolChange(paused_until=FOREVER if until is None else check_time("until", until))
-        return await self._store.pools.change((await self.get()).pool_id, change)
-
-    async def resume(self) -> PoolRow:
-        """End a pause, and let workers be started again even if the last workers failed."""
-        row = await self.get()
-        return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
 
     async def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts:
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.
@@ -373,19 +342,17 @@ class Pool:
         step, ``on_progress`` gets the number of rows deleted so far. Then one step deletes unfinished jobs and the pool.
         If interrupted, call it again.
         """
-        row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
-        if (left := counts.waiting + counts.pending + counts.claimed) and not unfinished:
-            raise Refused(f"pool {self.pool_id!r} has {left} unfinished jobs; cancel them, or delete them too (--unfinished)")
-        if live := await close_refused(self._store, self.pool_id):
-            raise Refused(f"pool {self.pool_id!r} has {len(live)} live workers, such as {live[0].worker_id}; drain them first")
-        if row.is_scaled and (rented := await self._store.workers.list_unreaped(self.pool_id)):
-            raise Refused(
-                f"fleet {self.pool_id!r} has {len(rented)} workers that may still cost money, such as {rented[0].worker_id}; "
-                f"drain them, and run: drumbeat fleet beat {self.pool_id}"
-            )
-        await prune_all(self._store.upkeep, [self.pool_id], Prunable, timedelta(), on_progress)
-        await self._store.pools.delete(self.pool_id)
-        return counts
+        from drumbeat.pool.deletion import delete_pool
+
+        large = self._plugins.large
+        return await delete_pool(self._store, await self.get(), large, unfinished=unfinished, on_progress=on_progress)
+
+    @property
+    def schedules(self) -> "Schedules":
+        """The schedules that push jobs to this pool periodically."""
+        from drumbeat.pool.schedules.service import Schedules
+
+        return Schedules(self._store, self.pool_id, lambda: self.create(exist_ok=True))
 
     async def plan(self) -> WorkPlan:
         """Return the pool's WorkPlan: how its workers run jobs."""
@@ -393,4 +360,4 @@ class Pool:
 
 
 def _stale(job: Job) -> StaleWrite:
-    return StaleWrite(f"job {job.job_id} is no longer held by claim {job.lease_epoch}; discard its result and claim again")
+    return stale_write(job.token)

@@ -27,6 +27,10 @@ def check_count(name: str, value: Any) -> int:
     return _read(name, f"a whole number from 0 to {MOST_CLAIMED}", _whole, value)
 
 
+def check_number(name: str, value: Any) -> int:
+    return _read(name, "a whole number", _integer, value)
+
+
 def check_progress(name: str, value: Any) -> float:
     """Check that an argument (a job's progress) is a number from 0 to 1. Raises InvalidInput."""
     return _read(name, "a number from 0 to 1", _share, value)
@@ -75,6 +79,12 @@ def _read(name: str, expected: str, reader: Callable[[Any], T], value: Any) -> T
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_CLAIMED:
         raise ValueError(value)
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
     return value
 
 

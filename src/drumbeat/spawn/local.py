@@ -5,12 +5,13 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import IO, Self
 
@@ -95,6 +96,7 @@ class LocalSpawner:
         self._others: dict[Name, tuple[Process, Instance]] = {}  #: workers that other processes started
         self._starts: ThreadPoolExecutor | None = None
         self._leash: Leash | None = None
+        self._counting = Lock()  #: held while slots are counted and a worker is started, as is the state folder's lock
 
     @property
     def traits(self) -> SpawnerTraits:
@@ -180,20 +182,29 @@ class LocalSpawner:
         name = (order.pool_id, order.worker_id)
         with self._state_dir.starting(name) as lock:
             worker = next(filter(self._is_worker, self._alive({name})), None)
-            if worker is None and cancelled.is_set():
-                raise SpawnFailed(f"the start of worker {order.worker_id} of {order.pool_id} was cancelled")
-            if worker is None:
-                self._check_slots(order)
-            return _as_instance(worker) if worker is not None else self._start(order, name, lock).instance
+            if worker is not None:
+                return _as_instance(worker)
+            with self._free_slot(order):
+                if cancelled.is_set():
+                    raise SpawnFailed(f"the start of worker {order.worker_id} of {order.pool_id} was cancelled")
+                return self._start(order, name, lock).instance
 
-    def _check_slots(self, order: Order) -> None:
-        """Raise SpawnFailed if as many workers run as the settings allow. Starts at the same time can exceed the limit."""
+    @contextmanager
+    def _free_slot(self, order: Order) -> Iterator[None]:
+        """Start the worker in this block. If the settings limit the workers, only one start of all spawners with this state
+        folder is in such a block at a time. Raises SpawnFailed if as many workers run as the settings allow."""
         slots = self._settings.slots
-        running = {process.name for process in self._all_running()} if slots is not None else set()
-        if slots is not None and len(running) >= slots:
-            used = f"{len(running)} of {slots} in use"
-            message = f"worker {order.worker_id}: engine {self._name} has no free slot ({used}); raise its slots, or wait"
-            raise SpawnFailed(message, cause=SpawnCause.NO_CAPACITY)
+        if slots is None:
+            yield
+            return
+        with self._counting, self._state_dir.counting():
+            own = {name for name, child in tuple(self._children.items()) if not child.ended.is_set()}
+            running = own | {process.name for process in self._all_running()}
+            if len(running) >= slots:
+                used = f"{len(running)} of {slots} in use"
+                message = f"worker {order.worker_id}: engine {self._name} has no free slot ({used}); raise its slots, or wait"
+                raise SpawnFailed(message, cause=SpawnCause.NO_CAPACITY)
+            yield
 
     def _start(self, order: Order, name: Name, lock: int) -> _Child:
         command = order.command_line(self._command)

@@ -77,6 +77,15 @@ class StateDir:
             _acquire(lock, path)
             yield lock.fileno()
 
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Lock the folder while its workers are counted and one is started. Raises SpawnFailed if another process still has
+        the lock after 10 s."""
+        path = self._path / "slots.lock"
+        with _opened(path) as lock:
+            _acquire(lock, path)
+            yield
+
     def note_ref(self, name: Name, ref: str | None) -> None:
         """Record which process (``pid:start``) is the worker; its environment does not tell, because its children inherit it.
 

@@ -3,15 +3,21 @@
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.store.interface import Store
 
+if TYPE_CHECKING:
+    from drumbeat.store.sql.own_transaction import OwnTransactions
+
 _EXPECTED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, redis://HOST or snowflake://USER@ACCOUNT/DATABASE/SCHEMA"
-PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
 _LAST_PORT = 65_535
@@ -36,17 +42,42 @@ def open_store(url: str, *, create: bool = False, check_version: bool = True) ->
     return opener(parts, create, check_version)
 
 
+def own_transactions(url: str) -> "OwnTransactions | None":
+    """Return what pushes and completes jobs of the store at a URL in transactions of the caller; None if the store is neither
+    PostgreSQL nor SQLite, or if the URL is invalid."""
+    return _own_transactions(url, os.getcwd())
+
+
+@lru_cache(maxsize=64)
+def _own_transactions(url: str, folder: str) -> "OwnTransactions | None":
+    from drumbeat.store.sql.own_transaction import PostgresTransactions, SqliteTransactions
+
+    with suppress(InvalidSettings, ValueError):
+        parts = urlsplit(url, allow_fragments=False)
+        if parts.scheme == "sqlite":
+            return SqliteTransactions(Path(folder, _sqlite_path(parts)))
+        if parts.scheme in ("postgresql", "postgres"):
+            schema = str(_options(parts, {"schema": str}, strict=False).get("schema", "drumbeat"))
+            return PostgresTransactions(_postgres_url(parts), schema)
+    return None
+
+
 def _open_sqlite(parts: SplitResult, create: bool, check_version: bool) -> Store:
     from drumbeat.store.sql.sqlite import SqliteDatabase
     from drumbeat.store.sql.store import SqlStore
 
+    path = _sqlite_path(parts)
+    options = _options(parts, {"synchronous": str.upper, "busy_timeout": _seconds})
+    return SqlStore(SqliteDatabase(path, create=create, **options), create=create, check_version=check_version)  # type: ignore[arg-type]
+
+
+def _sqlite_path(parts: SplitResult) -> Path:
     if parts.netloc:
         raise InvalidSettings("expected sqlite:///FILE (three slashes), got a host in the store's URL")
     path = unquote(parts.path[1:])
     if not path:
         raise InvalidSettings("expected sqlite:///FILE, got no file in the store's URL")
-    options = _options(parts, {"synchronous": str.upper, "busy_timeout": _seconds})
-    return SqlStore(SqliteDatabase(Path(path), create=create, **options), create=create, check_version=check_version)  # type: ignore[arg-type]
+    return Path(path)
 
 
 def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Store:
@@ -54,16 +85,15 @@ def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Sto
     from drumbeat.store.sql.store import SqlStore
 
     _check_hosts(parts, "postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    readers: _Readers = {
-        "schema": str,
-        "connections": _count,
-        "command_timeout": _seconds,
-        "connect_timeout": _seconds,
-    }
-    options = _options(parts, readers, strict=False)
-    driver_options = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name not in readers])
-    url = urlunsplit(("postgresql", parts.netloc, parts.path, driver_options, ""))
+    options = _options(parts, _POSTGRES_OPTIONS, strict=False)
+    url = _postgres_url(parts)
     return SqlStore(PostgresDatabase(url, **options), create=create, check_version=check_version)  # type: ignore[arg-type]
+
+
+def _postgres_url(parts: SplitResult) -> str:
+    """Return the URL for the driver: without the options that only Drumbeat knows."""
+    options = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name not in _POSTGRES_OPTIONS])
+    return urlunsplit(("postgresql", parts.netloc, parts.path, options, ""))
 
 
 def _open_redis(parts: SplitResult, create: bool, check_version: bool) -> Store:
@@ -121,6 +151,14 @@ _OPENERS: Mapping[str, Callable[[SplitResult, bool, bool], Store]] = {
     "rediss": _open_redis,
     "snowflake": _open_snowflake,
     "memory": _open_memory,
+}
+
+
+_POSTGRES_OPTIONS: _Readers = {
+    "schema": str,
+    "connections": lambda text: _count(text),
+    "command_timeout": lambda text: _seconds(text),
+    "connect_timeout": lambda text: _seconds(text),
 }
 
 

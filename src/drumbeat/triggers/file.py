@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from drumbeat.core.cron import parse_schedule, zone
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.plain import short_repr
 from drumbeat.triggers.model import WORK_ADDED, BeatKind, Trigger, TriggerType, WorkerMachine
-from drumbeat.triggers.schedule import parse_schedule, zone
 from drumbeat.yaml_text import read_yaml
 
 _SPELLINGS = {

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.cron import next_after, parse_schedule, zone
 from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.triggers.model import RunBeats, Trigger, TriggerType
-from drumbeat.triggers.schedule import next_after, parse_schedule, zone
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from drumbeat.core.cron import parse_schedule
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.triggers.deliveries import Deliveries
 from drumbeat.triggers.model import BeatKind, Firing, RunBeats, Trigger
-from drumbeat.triggers.schedule import parse_schedule
 
 
 async def answer_event(event: Mapping[str, Any], run: RunBeats, deliveries: Deliveries | None) -> Mapping[str, Any]:
@@ -86,18 +87,21 @@ def cron_job(
 ) -> Mapping[str, Any]:
     """Return a Kubernetes CronJob that runs a trigger's beat. Raises InvalidInput if the trigger has no schedule.
 
-    The store's URL is read from the Kubernetes secret ``secret``; ``variables`` are written into the manifest.
+    The store's URL and, if it is there, its password are read from the Kubernetes secret ``secret``; ``variables`` are written
+    into the manifest.
     """
     if trigger.schedule is None:
         raise InvalidInput(f"trigger {trigger.name} has no schedule, which a CronJob needs; add one to triggers.yml")
     parse_schedule(trigger.schedule)
     name = kubernetes_name(trigger.name)
     store = {"name": "DRUMBEAT_STORE", "valueFrom": {"secretKeyRef": {"name": secret, "key": "DRUMBEAT_STORE"}}}
+    reference = {"name": secret, "key": PASSWORD_VARIABLE, "optional": True}
+    password = {"name": PASSWORD_VARIABLE, "valueFrom": {"secretKeyRef": reference}}
     container = {
         "name": "beat",
         "image": image,
         "command": ["drumbeat", *arguments],
-        "env": [store, *({"name": each, "value": value} for each, value in (variables or {}).items())],
+        "env": [store, password, *({"name": each, "value": value} for each, value in (variables or {}).items())],
     }
     pod = {"restartPolicy": "Never", "containers": [container]}
     job = {"backoffLimit": 0, "template": {"spec": pod}}

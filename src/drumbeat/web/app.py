@@ -40,4 +40,4 @@ def make_app(state: AppState, *, with_pages: bool = True) -> AuthMiddleware:
         from drumbeat.web.pages import add_pages
 
         add_pages(app, state)
-    return AuthMiddleware(DisconnectMiddleware(Methods(app)), state.settings, state.clock)
+    return AuthMiddleware(DisconnectMiddleware(Methods(app)), state.settings, state.clock, state.plane.store.notes)

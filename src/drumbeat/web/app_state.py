@@ -1,9 +1,9 @@
 """The objects that the API and the pages share while a server runs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import Clock
@@ -28,10 +28,23 @@ class AppState:
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held during a simulation, so that only one runs at a time
     feeds: Feeds = field(init=False)  #: live updates of runs and pools, each read once for all viewers
     verdicts: Verdicts = field(init=False)
+    _started: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "feeds", Feeds(clock=self.clock, group=self.group))
         object.__setattr__(self, "verdicts", Verdicts(self.plane))
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work in the background. It is cancelled when the server stops. An error that it raises stops the server."""
+        task = self.group.create_task(work)
+        self._started.add(task)
+        task.add_done_callback(self._started.discard)
+
+    def close(self) -> None:
+        """End the live updates and the work in the background."""
+        self.feeds.close()
+        for task in tuple(self._started):
+            task.cancel()
 
     async def work_added(self, pool_id: str) -> Sequence[str]:
         """Fire the triggers that react to new jobs in a pool. Returns their names. Errors are logged, not raised."""

@@ -9,10 +9,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.errors import StoreError
+from drumbeat.store.interface import Notes
 from drumbeat.web.bodies import limit_body
 from drumbeat.web.headers import with_security_headers
 from drumbeat.web.login import LOGIN, LOGOUT, Login
 from drumbeat.web.login_attempts import LoginAttempts
+from drumbeat.web.logouts import Logouts
 from drumbeat.web.problems import problem
 from drumbeat.web.roles import SAFE_METHODS, AuthMethod, Caller, Role, allowed
 from drumbeat.web.sessions import Sessions, cookie_in
@@ -30,20 +33,22 @@ log = logging.getLogger(__name__)
 class AuthMiddleware:
     """Authenticates each request and refuses it or passes it to the application, with the caller in ``scope["state"]``."""
 
-    def __init__(self, app: App, settings: WebSettings, clock: Clock) -> None:
+    def __init__(self, app: App, settings: WebSettings, clock: Clock, notes: Notes) -> None:
+        """``notes``: the store's notes, where logouts are kept."""
         self._app = app
         self._settings = settings
         self._clock = clock
         self._sessions = Sessions(settings)
         self._attempts = LoginAttempts(clock)
-        self._login = Login(self._sessions, self._attempts, clock)
+        self._logouts = Logouts(self._sessions, notes, clock)
+        self._login = Login(self._sessions, self._logouts, self._attempts, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        answer = self._answer(scope, headers)
+        answer = await self._answer(scope, headers)
         if answer is not None:
             await _refuse(answer, scope, receive, _with_headers(send, scope["path"], is_refusal=True))
         elif self._is_login(scope):
@@ -52,7 +57,7 @@ class AuthMiddleware:
         else:
             await self._app(scope, limit_body(scope, headers, receive), _with_headers(send, scope["path"], is_refusal=False))
 
-    def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
+    async def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         """Return the response if the request must not reach the application (refusal, logout); None to pass the request on."""
         if scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
             return None
@@ -63,11 +68,14 @@ class AuthMiddleware:
             return problem(403, "expected a request from this server's own pages, got one from another site")
         if self._is_login(scope) or (path.startswith(HOOKS) and method == "POST"):
             return None
-        caller = self._caller(headers)
+        try:
+            caller = await self._caller(headers)
+        except StoreError as exc:
+            return problem(503, f"cannot check whether this session was logged out: {exc}; try again")
         if caller is None:
             return self._unauthenticated(scope, headers)
         if path == LOGOUT and scope["type"] == "http":
-            return self._login.leave(headers)
+            return await self._login.leave(headers)
         if path == LOGIN and method == "GET":
             return RedirectResponse("/", status_code=303)
         if not allowed(caller, method):
@@ -88,7 +96,8 @@ class AuthMiddleware:
             self._attempts.note(address)
         return self._login.page(headers, scope["path"], scope.get("query_string", b"").decode("latin-1"))
 
-    def _caller(self, headers: dict[str, str]) -> Caller | None:
+    async def _caller(self, headers: dict[str, str]) -> Caller | None:
+        """Return the caller; None if it is not authenticated. Raises StoreError if the logouts were never read."""
         if self._settings.is_open:
             return Caller(role=Role.OPERATOR, means=AuthMethod.LOOPBACK)
         token = _token(headers)
@@ -96,7 +105,10 @@ class AuthMiddleware:
             role = self._sessions.role_of(token)
             return Caller(role=role, means=AuthMethod.TOKEN) if role else None
         cookie = cookie_in(headers.get("cookie", ""))
-        session = self._sessions.read(cookie, self._clock.now()) if cookie else None
+        if cookie is None or self._sessions.read(cookie, self._clock.now()) is None:
+            return None
+        await self._logouts.refresh()
+        session = self._sessions.read(cookie, self._clock.now())
         if session is None:
             return None
         return Caller(

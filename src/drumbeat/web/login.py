@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from drumbeat.core.clock import Clock
 from drumbeat.web.login_attempts import LoginAttempts
+from drumbeat.web.logouts import Logouts
 from drumbeat.web.problems import problem
 from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions, cookie_in
 
@@ -25,8 +26,9 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="drumbeat"'}
 class Login:
     """Answers login forms, logouts and requests without a session."""
 
-    def __init__(self, sessions: Sessions, attempts: LoginAttempts, clock: Clock) -> None:
+    def __init__(self, sessions: Sessions, logouts: Logouts, attempts: LoginAttempts, clock: Clock) -> None:
         self._sessions = sessions
+        self._logouts = logouts
         self._attempts = attempts
         self._clock = clock
 
@@ -71,11 +73,11 @@ class Login:
         )
         return response
 
-    def leave(self, headers: dict[str, str]) -> Response:
+    async def leave(self, headers: dict[str, str]) -> Response:
         """Log out: end the session and delete its cookie."""
         cookie = cookie_in(headers.get("cookie", ""))
         if cookie is not None:
-            self._sessions.end(cookie)
+            await self._logouts.end(cookie)
         response = RedirectResponse("/", status_code=303)
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return response

@@ -19,6 +19,7 @@ from drumbeat.core.errors import (
     InvalidInput,
     JobEnded,
     LanguageModelFailed,
+    LargeValueError,
     MissingExtra,
     NotFound,
     Refused,
@@ -37,6 +38,7 @@ _STATUS: Mapping[type[DrumbeatError], int] = {
     StoreError: 503,
     SpawnError: 502,
     LanguageModelFailed: 502,
+    LargeValueError: 503,
     MissingExtra: 501,
 }
 _NAMED = re.compile(r"(?:the template is wrong at )?([A-Za-z_][\w.\[\]-]*): (.+)", re.DOTALL)

@@ -76,7 +76,7 @@ async def open_app_state(
             yield state
         finally:
             stop.set()
-            state.feeds.close()
+            state.close()
             if schedules is not None:
                 schedules.cancel()
 

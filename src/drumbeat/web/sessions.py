@@ -1,4 +1,4 @@
-"""Login sessions as signed cookies: they survive a restart, and end by age, by logout, or when a token changes."""
+"""Login sessions as signed cookies: they survive a restart, and end by age, by logout (logouts.py), or when a token changes."""
 
 import base64
 import binascii
@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,7 +16,6 @@ from drumbeat.web.settings import WebSettings
 COOKIE = "drumbeat_session"
 LIFETIME = timedelta(hours=12)
 _PURPOSE = b"drumbeat session 1"
-_MOST_ENDED = 10_000  #: maximum number of logouts remembered in memory
 _LONGEST = 1000
 
 
@@ -36,7 +35,7 @@ class Sessions:
         secret = "\0".join((settings.token or "", settings.read_token or "")).encode()
         self._key = hmac.digest(secret, _PURPOSE, hashlib.sha256)
         self._tokens = {Role.OPERATOR: settings.token, Role.READER: settings.read_token}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._ended: dict[str, float] = {}  #: sessions that were logged out, and when each would have expired
 
     def role_of(self, token: str) -> Role | None:
         """Return the role of a token; None if the token is wrong. Compares in constant time."""
@@ -61,13 +60,17 @@ class Sessions:
         ended = session.until <= now.timestamp() or session.session_id in self._ended
         return not ended and bool(self._tokens[session.role])
 
-    def end(self, cookie: str) -> None:
-        """Log out: refuse this cookie for as long as this process runs."""
+    def end(self, cookie: str) -> LoginSession | None:
+        """Log out: refuse this cookie from now on. Returns its session; None if the cookie is invalid."""
         found = self._session(cookie)
         if found is not None:
-            self._ended[found.session_id] = None
-            if len(self._ended) > _MOST_ENDED:
-                self._ended.popitem(last=False)
+            self._ended[found.session_id] = found.until
+        return found
+
+    def note_ended(self, ended: Mapping[str, float], now: datetime) -> None:
+        """Add sessions that were logged out elsewhere or before a restart, and forget those that have expired since."""
+        known = self._ended | dict(ended)
+        self._ended = {session_id: until for session_id, until in known.items() if until > now.timestamp()}
 
     def _session(self, cookie: str) -> LoginSession | None:
         body, _, signature = cookie.partition(".")

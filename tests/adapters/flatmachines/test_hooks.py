@@ -17,6 +17,7 @@ from drumbeat.adapters.flatmachines import (
     registry_of,
 )
 from drumbeat.adapters.flatmachines.spawning import QueueCounts
+from drumbeat.adapters.flatmachines.work import LEASE
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobId, JobStatus
@@ -211,6 +212,93 @@ async def test_a_claim_without_a_row_is_swept_once_its_lease_has_run_out(store: 
 
     assert found["reaped_workers"] == ["passer-by"]
     assert await work.pool("papers").size() == 1
+
+
+async def claims_without_rows(store: MemoryStore, clock: ManualClock, *workers: str) -> list[str]:
+    """Items that workers without a row have claimed, and whose leases have run out."""
+    pool = DrumbeatWorkBackend(store).pool("papers")
+    ids = [await pool.push(worker) for worker in workers]
+    for worker in workers:
+        await pool.claim(worker)
+    await clock.advance(timedelta(hours=1, seconds=1))
+    return ids
+
+
+async def statuses(store: MemoryStore, *item_ids: str) -> list[JobStatus]:
+    return [(await store.jobs.get(JobId(item_id))).status for item_id in item_ids]
+
+
+async def test_of_the_workers_without_a_row_each_is_counted_its_own_jobs(store: MemoryStore, clock: ManualClock) -> None:
+    ids = await claims_without_rows(store, clock, "one", "other")
+
+    stale = (await act(store, "list_stale_workers", pool_id="papers"))["stale_workers"]
+    await store.queue.expire()
+    await clock.advance(timedelta(hours=1, seconds=1))
+    reaped = [await act(store, "reap_worker", pool_id="papers", worker=each) for each in stale]
+
+    assert [(each["reaped_worker_id"], each["jobs_released"]) for each in reaped] == [("one", 1), ("other", 1)]
+    assert await statuses(store, *ids) == [JobStatus.PENDING, JobStatus.PENDING]
+
+
+async def test_a_worker_without_a_row_that_has_renewed_its_lease_is_left_alone(store: MemoryStore, clock: ManualClock) -> None:
+    work = DrumbeatWorkBackend(store)
+    item_id = await work.pool("papers").push(1)
+    await work.pool("papers").claim("slow")
+    await clock.advance(timedelta(hours=1, seconds=1))
+    stale = (await act(store, "list_stale_workers", pool_id="papers"))["stale_workers"]
+    await work.renew("slow")
+
+    found = await act(store, "reap_worker", pool_id="papers", worker=stale[0])
+
+    assert (found["reaped_worker_id"], found["jobs_released"]) == (None, 0)
+    assert await statuses(store, item_id) == [JobStatus.CLAIMED]
+
+
+async def test_a_worker_without_a_row_keeps_the_jobs_whose_leases_are_valid(store: MemoryStore, clock: ManualClock) -> None:
+    pool = DrumbeatWorkBackend(store).pool("papers")
+    [old] = await claims_without_rows(store, clock, "busy")
+    new = await pool.push("new")
+    await pool.claim("busy")
+
+    first = await act(store, "list_stale_workers", "reap_stale_workers", pool_id="papers")
+    extended = await statuses(store, old, new)
+    await clock.advance(timedelta(minutes=59))
+    held = await store.jobs.get(JobId(new))
+    assert held.holder is not None
+    await store.queue.renew(held.holder, [held.token], LEASE)
+    await clock.advance(timedelta(minutes=2))
+    second = await act(store, "list_stale_workers", "reap_stale_workers", pool_id="papers")
+
+    assert (first["reaped_count"], extended) == (0, [JobStatus.CLAIMED, JobStatus.CLAIMED])
+    assert (second["reaped_workers"], second["total_jobs_released"]) == (["busy"], 1)
+    assert await statuses(store, old, new) == [JobStatus.PENDING, JobStatus.CLAIMED]
+
+
+async def test_a_worker_that_registered_since_it_was_found_is_left_alone(store: MemoryStore, clock: ManualClock) -> None:
+    [item_id] = await claims_without_rows(store, clock, "late")
+    stale = (await act(store, "list_stale_workers", pool_id="papers"))["stale_workers"]
+    await DrumbeatRegistrationBackend(store).register(PoolWorkerRegistration(worker_id="late", pool_id="papers"))
+
+    found = await act(store, "reap_worker", pool_id="papers", worker=stale[0])
+
+    assert (found["reaped_worker_id"], await statuses(store, item_id)) == (None, [JobStatus.CLAIMED])
+    assert (await store.workers.get(PoolId("papers"), WorkerId("late"))).status is WorkerStatus.ACTIVE
+
+
+async def test_a_worker_without_a_row_that_is_named_loses_all_its_jobs_and_no_other(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    [other] = await claims_without_rows(store, clock, "other")
+    await store.queue.expire()
+    await clock.advance(timedelta(hours=1, seconds=1))
+    pool = DrumbeatWorkBackend(store).pool("papers")
+    named = await pool.push(1)
+    await pool.claim("named")
+
+    found = await act(store, "reap_worker", pool_id="papers", worker="named")
+
+    assert (found["reaped_worker_id"], found["jobs_released"]) == ("named", 1)
+    assert await statuses(store, named, other) == [JobStatus.PENDING, JobStatus.CLAIMED]
 
 
 @pytest.mark.parametrize(("seconds", "stale"), [(10, 60), (30, 60), (300, 600)])

@@ -314,8 +314,9 @@ def test_connections_think_only_where_operations_have_no_time_of_their_own(pair:
     pair.core.accept(True)
 
     pair.answer_one()
-
     pair.run_until(pair.is_asked)
+
+    assert pair.core.in_flight == 1, "the next operation did not wait for an hour of thinking"
 
 
 def test_one_that_is_lost_while_it_thinks_takes_nobody_along(pair: Pair) -> None:

@@ -109,6 +109,19 @@ async def test_totals_go_on_when_measurement_is_entered_again(
     assert (runner.measured.operations, runner.measured_seconds) == (7, 2)
 
 
+@pytest.mark.parametrize("changes", [253, 254, 255, 256, 511])
+def test_measurement_is_counted_after_any_number_of_phases(runner: LoadRunner, engine: ScriptedEngine, changes: int) -> None:
+    runner.start("PHASE 0", 1)
+    for n in range(1, changes):
+        runner.set_phase(f"PHASE {n}")
+    engine.works(5)
+    runner.set_phase(MEASUREMENT)
+    engine.works(3)
+    runner.tick()
+
+    assert runner.measured.operations == 3
+
+
 def test_an_operation_belongs_to_the_phase_it_began_in(runner: LoadRunner, engine: ScriptedEngine) -> None:
     runner.start("WARMUP", 1)
     of_warmup = engine.began(10)

@@ -4,6 +4,7 @@ from bench.recorded import seconds
 from drumbeat.bench.model import Point
 from drumbeat.bench.results.curves import MOST_POINTS, curves_of, read, written
 from drumbeat.core.downsample import downsample
+from drumbeat.core.errors import InvalidInput
 
 
 def test_few_points_stay_as_they_are() -> None:
@@ -24,6 +25,16 @@ def test_many_points_become_few_and_every_peak_is_still_there(length: int) -> No
     assert (length // 3, 10_000.0) in few
     assert (length // 2, 0.0) in few
     assert [x for x, _ in few] == sorted(x for x, _ in few)
+
+
+@pytest.mark.parametrize("most", [1, 0, -1])
+def test_a_line_of_fewer_than_two_points_is_refused(most: int) -> None:
+    with pytest.raises(InvalidInput, match=f"at least 2 points .*, got {most}"):
+        downsample([(n, float(n)) for n in range(5)], most)
+
+
+def test_the_shortest_line_has_the_lowest_and_the_highest_point() -> None:
+    assert downsample([(0, 5.0), (1, 9.0), (2, 1.0), (3, 5.0), (4, 5.0)], 2) == [(1, 9.0), (2, 1.0)]
 
 
 def test_while_a_line_grows_what_was_drawn_of_it_stays() -> None:

@@ -2,18 +2,23 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
+from bench.recorded import BEGAN, record
+from drumbeat.bench.model.plan import Prices, RunPlan
+from drumbeat.bench.model.record import WorkerRecord
+from drumbeat.bench.results.conclusion import stored_cost
 from drumbeat.bench.results.enrichment import enrich
 from drumbeat.bench.targets.interface import RecordedStatements, Target
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.run import Result, Run, RunId, RunStatus
+from drumbeat.core.worker import WorkerId
 from drumbeat.store.memory import MemoryStore
 
 RUN = RunId("run-1")
@@ -30,13 +35,15 @@ class RecordingTarget:
     used: Mapping[str, float] = field(default_factory=dict)
     asked: list[tuple[str, datetime, datetime, int]] = field(default_factory=list)
     refuses: bool = False
+    note: str | None = None
 
     async def recorded_statements(self, run: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
         self.asked.append((run, since, until, expected))
         if self.refuses:
             raise InvalidInput("no privilege")
         found = self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
-        return RecordedStatements(statements=found, totals={"statements": found, "queued_overload_time": 7.0})
+        totals = {"statements": found, "queued_overload_time": 7.0}
+        return RecordedStatements(statements=found, totals=totals, note=self.note)
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
         return self.used
@@ -73,6 +80,21 @@ async def test_the_history_is_read_once_where_it_is_complete(ended: MemoryStore,
     assert [(run, expected) for run, _, _, expected in target.asked] == [("run-1", 30)]
 
 
+async def test_a_database_with_a_price_per_hour_and_per_credit_is_charged_once(ended: MemoryStore, clock: ManualClock) -> None:
+    prices = Prices(worker_hour=1.0, target_hour=6.0, credit=2.0)
+    hour = replace(record(), plan=RunPlan(prices=prices), ended=BEGAN + timedelta(hours=1))
+    worker = WorkerRecord(worker_id=WorkerId("a"), began=BEGAN, ended=hour.ended)
+    [whole] = [row for row in await ended.results.list(RUN) if not row.kind]
+    stored = stored_cost(replace(hour, workers=(worker,)))
+    assert stored is not None
+    await ended.results.save([replace(whole, custom_metrics={"cost": stored})])
+
+    found = await enrich(ended, RUN, RecordingTarget([30], {"estimated": 0.5}).opened, clock)
+
+    assert stored["total"] == 7.0
+    assert found.custom_metrics["cost"]["total"] == 1.0 + 2.0 * 0.5
+
+
 async def test_late_rows_are_waited_for(ended: MemoryStore, clock: ManualClock) -> None:
     target = RecordingTarget([0, 12, 30])
 
@@ -90,6 +112,15 @@ async def test_after_the_limit_the_result_says_what_is_missing(ended: MemoryStor
     assert "held 12 of about 30 statements" in str(found.enrichment_error)
     assert found.custom_metrics["server"]["measurement"]["statements"] == 12
     assert len(target.asked) == 5, "at once, and every 5 s until 20 s are over"
+
+
+async def test_a_history_that_is_not_complete_says_why(ended: MemoryStore, clock: ManualClock) -> None:
+    target = RecordingTarget([12], note="others used the account too")
+
+    found = await enrich(ended, RUN, target.opened, clock, timedelta())
+
+    assert "held 12 of about 30 statements" in str(found.enrichment_error)
+    assert "others used the account too" in str(found.enrichment_error)
 
 
 async def test_a_history_that_cannot_be_read_is_no_reason_to_lose_the_result(ended: MemoryStore, clock: ManualClock) -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -12,7 +13,7 @@ from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
 from drumbeat.bench.model import ErrorClass, Load, Operation, Statement
 from drumbeat.bench.targets.contract import LOOKUPS, TargetContract, draw
-from drumbeat.bench.targets.duckdb import DuckdbTarget, classify, failure_of
+from drumbeat.bench.targets.duckdb import DuckdbTarget, classify, connect, failure_of
 from drumbeat.bench.targets.interface import Target
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
@@ -42,6 +43,38 @@ async def test_a_file_that_is_not_there_stays_so(tmp_path: Path) -> None:
             await target.engine(LOOKUPS, draw(), EngineSettings()).open()
 
     assert not path.exists()
+
+
+class _CommitsSecond:
+    """A connection that commits after another one has added the same key."""
+
+    def __init__(self, path: Path) -> None:
+        self._own, self._other = connect(path), connect(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def begin(self) -> None:
+        self._other.begin()
+        self._other.execute("INSERT INTO t VALUES (1)")
+        self._own.begin()
+
+    def commit(self) -> None:
+        self._other.commit()
+        self._own.commit()
+
+    def close(self) -> None:
+        self._other.close()
+        self._own.close()
+
+
+async def test_rows_whose_commit_fails_are_refused_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drumbeat.bench.targets.duckdb.connect", _CommitsSecond)
+    async with DuckdbTarget(tmp_path / "shared.duckdb") as target:
+        await target.define(["CREATE TABLE t (k BIGINT PRIMARY KEY)"])
+
+        with pytest.raises(InvalidInput, match=r"refused the rows of t: .*Failed to commit: PRIMARY KEY"):
+            await target.load_rows("t", ["k"], [(1,)])
 
 
 async def test_a_file_that_another_process_has_is_refused(tmp_path: Path) -> None:

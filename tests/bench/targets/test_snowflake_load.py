@@ -1,7 +1,7 @@
 """A load on Snowflake: tags, result cache, kinds of tables and names, errors told apart, and what becomes of a lost server."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -13,8 +13,9 @@ from drumbeat.bench.model import ErrorClass, KeyValue, Kind, Load, Statement
 from drumbeat.bench.targets.contract import Running, draw, load, operation
 from drumbeat.bench.targets.placeholders import scripts
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
+from drumbeat.bench.targets.snowflake_address import quoted_stored, stored_name
 from drumbeat.bench.targets.snowflake_session import IfRunning, TaggedSession, classify, failure_of
-from drumbeat.bench.targets.snowflake_tables import snowflake_ddl
+from drumbeat.bench.targets.snowflake_tables import quoted, shown_name, snowflake_ddl
 from drumbeat.bench.workloads.columns import dialect_of
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
 from drumbeat.core.errors import InvalidInput
@@ -197,6 +198,35 @@ class TestTables:
         assert set(records["kind"].tolist()) == {0, 1, 2, 3}
         assert [column.name for column in described.columns][-1] == '"Mixed Case"'
 
+    @pytest.mark.parametrize(
+        "name", ["my-table", '"my-table"', '"lower"', '"dotted.name"', 'PUBLIC."my-table"', "public.plain"]
+    )
+    async def test_a_table_is_described_whether_or_not_its_name_needs_quotes(
+        self, snowflake: SnowflakeServer, name: str
+    ) -> None:
+        async with SnowflakeTarget(snowflake.new_database()) as opened:
+            await opened.define([f"CREATE INTERACTIVE TABLE {quoted(name)} CLUSTER BY (k) AS SELECT 1 AS k"])
+            described = await opened.describe(name)
+
+        assert described.rows == 1
+        assert described.read_only == "is an interactive table, which can only be read"
+
+    @pytest.mark.parametrize("stored", ["T", "lower", "my-table", "dotted.name", 'with "quotes"'])
+    def test_a_stored_name_is_shown_as_it_can_be_written(self, stored: str) -> None:
+        assert stored_name(shown_name(stored)) == stored
+        assert quoted(shown_name(stored)) == quoted_stored(stored)
+
+    @pytest.mark.parametrize(("column", "key"), [('"id"', '"id"'), ('"Order.Id"', '"Order.Id"'), ("id", "id")])
+    async def test_the_range_of_a_key_is_found_whether_or_not_its_name_needs_quotes(
+        self, target: SnowflakeTarget, column: str, key: str
+    ) -> None:
+        await target.define([f"CREATE TABLE keyed ({column} BIGINT PRIMARY KEY, v INTEGER)"])
+        await target.load_rows("keyed", [column, "v"], [(7, 1), (9, 1)])
+
+        described = await target.describe("keyed")
+
+        assert (described.key, described.key_low, described.key_high) == (key, 7, 9)
+
     def test_a_table_without_a_key_stays_a_standard_table(self) -> None:
         keyed = ["CREATE TABLE t (k INT PRIMARY KEY)", "CREATE INDEX by_k ON t (k)"]
         keyless = ["create table if not exists h (k INT)", "CREATE INDEX by_h ON h (k)"]
@@ -208,6 +238,35 @@ class TestTables:
             "DROP TABLE x",
         ]
         assert snowflake_ddl([*keyed, *keyless], "standard") == [keyed[0], keyless[0]]
+
+
+class TestLoading:
+    async def test_a_failed_rollback_does_not_hide_why_the_rows_were_refused(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget
+    ) -> None:
+        snowflake.fail("^ROLLBACK", number=300002, message="rollback failed")
+
+        with pytest.raises(InvalidInput, match="refused the rows of t: ") as caught:
+            await target.load_rows("t", ["k", "v"], [(1, 10)])
+
+        assert "rollback failed" not in str(caught.value)
+        assert await target.load_rows("t", ["k", "v"], [(4, 40)]) == 1, "the failed transaction is over"
+        assert await target.fetch("SELECT COUNT(*) FROM t") == [(4,)]
+
+    async def test_a_failed_rollback_does_not_hide_an_error_of_the_rows(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def rows() -> Iterator[tuple[int, int]]:
+            yield (4, 40)
+            raise ValueError("no more rows")
+
+        monkeypatch.setattr("drumbeat.bench.targets.snowflake._ROWS_AT_ONCE", 1)
+        snowflake.fail("^ROLLBACK", number=300002, message="rollback failed")
+
+        with pytest.raises(ValueError, match="no more rows"):
+            await target.load_rows("t", ["k", "v"], rows())
+
+        assert await target.fetch("SELECT COUNT(*) FROM t") == [(3,)], "the row that was sent is not kept"
 
 
 class TestErrors:

@@ -150,6 +150,14 @@ class TestAddress:
         assert (found.warehouse, found.monitor_warehouse, found.role) == ("LOAD_WH", "TINY", "LOADER")
         assert (found.tables, found.authenticator) == ("hybrid", "password")
 
+    @pytest.mark.parametrize(
+        ("name", "sent"), [("LOAD_WH", "LOAD_WH"), ("load_wh", "load_wh"), ("load-wh", '"load-wh"'), ('"load_wh"', '"load_wh"')]
+    )
+    def test_a_warehouse_or_role_whose_name_needs_quotes_is_sent_with_them(self, name: str, sent: str) -> None:
+        options = address_of(f"snowflake://ANNA@acme/SALES?warehouse={name}&role={name}", {}).connect_options()
+
+        assert (options["warehouse"], options["role"]) == (sent, sent)
+
     def test_the_environment_of_the_connector_fills_what_is_missing(self) -> None:
         environment = {
             "SNOWFLAKE_ACCOUNT": "acme-eu1",

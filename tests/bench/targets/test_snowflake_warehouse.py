@@ -12,7 +12,7 @@ from drumbeat.bench.control.modes.stability import queueing
 from drumbeat.bench.model import FindMaxPlan, Prices
 from drumbeat.bench.model.figures import Figures
 from drumbeat.bench.model.warehouse import WarehouseSettings, size_named
-from drumbeat.bench.results.cost import cost, with_credits
+from drumbeat.bench.results.cost import cost, credits_in, with_credits
 from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.interface import HasWarehouse, KeepsHistory
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
@@ -38,12 +38,20 @@ ROW = {
     "queued": 2,
     "scaling_policy": "STANDARD",
 }
+SINGLE = {name: value for name, value in ROW.items() if "cluster" not in name and name != "scaling_policy"}  #: Standard Edition
 
 
 @pytest.fixture
 async def target(snowflake: SnowflakeServer) -> AsyncIterator[SnowflakeTarget]:
     async with SnowflakeTarget(snowflake.new_database()) as opened:
         yield opened
+
+
+def meter(snowflake: SnowflakeServer, hour: datetime, used: float, warehouse: str = "COMPUTE_WH") -> None:
+    """Let Snowflake show the credits of a warehouse in the hour that begins then."""
+    span = {"start_time": hour.isoformat(), "end_time": (hour + timedelta(hours=1)).isoformat()}
+    parts = {"credits_used_compute": used, "credits_used_cloud_services": 0.0}
+    snowflake.command("metering", **span, **parts, warehouse_name=warehouse, credits_used=used)
 
 
 class TestChanges:
@@ -65,6 +73,27 @@ class TestChanges:
     )
     def test_only_what_is_wanted_and_differs_is_changed(self, wanted: WarehouseSettings, statements: list[str]) -> None:
         assert changes_of(ROW, wanted) == statements
+
+    @pytest.mark.parametrize("stored", ["load_wh", "Load-WH"])
+    def test_a_warehouse_that_was_created_with_quotes_is_changed_itself(self, stored: str) -> None:
+        changes = changes_of({**ROW, "name": stored}, WarehouseSettings(resume=True))
+
+        assert changes == [f'ALTER WAREHOUSE "{stored}" RESUME IF SUSPENDED']
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [WarehouseSettings(min_clusters=2), WarehouseSettings(max_clusters=2), WarehouseSettings(scaling_policy="economy")],
+    )
+    def test_clusters_are_refused_in_an_account_without_them(self, wanted: WarehouseSettings) -> None:
+        with pytest.raises(
+            InvalidInput, match=r"expected an account with multi-cluster warehouses .* got warehouse COMPUTE_WH"
+        ):
+            changes_of(SINGLE, wanted)
+
+    def test_one_cluster_is_what_an_account_without_clusters_has(self) -> None:
+        wanted = WarehouseSettings(size="Small", min_clusters=1, max_clusters=1, scaling_policy="standard")
+
+        assert changes_of(SINGLE, wanted) == ["ALTER WAREHOUSE \"COMPUTE_WH\" SET WAREHOUSE_SIZE = 'SMALL'"]
 
     @pytest.mark.parametrize("name", ["XSMALL", "x-small", "X_Small"])
     def test_a_size_may_be_spelled_as_people_do(self, name: str) -> None:
@@ -91,6 +120,16 @@ class TestChanges:
         async with SnowflakeTarget(snowflake.url("ELSEWHERE", warehouse="NO_SUCH_WH")) as opened:
             with pytest.raises(InvalidInput, match="no warehouse 'NO_SUCH_WH'"):
                 await opened.set_warehouse(WarehouseSettings(resume=True))
+
+    async def test_without_a_named_warehouse_it_says_how_to_name_one(
+        self, snowflake: SnowflakeServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("SNOWFLAKE_WAREHOUSE", raising=False)
+        since = datetime(2026, 1, 1, tzinfo=UTC)
+        async with SnowflakeTarget(snowflake.new_database().replace("warehouse=COMPUTE_WH&", "")) as opened:
+            with pytest.raises(InvalidInput, match=r"expected the name of a warehouse, got none; .*warehouse=NAME"):
+                await opened.set_warehouse(WarehouseSettings(resume=True))
+            assert await opened.credits_used(since, since + timedelta(hours=1)) == {}
 
     async def test_a_template_may_name_another_warehouse(self, snowflake: SnowflakeServer, store: MemoryStore) -> None:
         snowflake.command("warehouse", name="OTHER_WH")
@@ -191,6 +230,17 @@ class TestHistory:
 
         assert (sliced.statements, usage.statements) == (5, 5)
 
+    @pytest.mark.parametrize("expected", [1, 20_001])
+    async def test_a_history_that_is_cut_is_noted(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget, expected: int
+    ) -> None:
+        since = datetime.fromtimestamp(time.time(), UTC) - timedelta(minutes=1)  # noqa: TID251
+        snowflake.lie(r"^SELECT COUNT\(\*\) FROM TABLE", ["COUNT(*)"], [[10_000]])
+
+        found = await target.recorded_statements("cut", since, since + timedelta(minutes=5), expected)
+
+        assert "at most 10,000 statements" in str(found.note)
+
     def test_the_kind_is_the_end_of_a_tag(self) -> None:
         assert kind_of(tag_of("run-1:worker-2", "POINT:LOOKUP")) == "POINT:LOOKUP"
         assert kind_of("somebody else's") == ""
@@ -201,16 +251,75 @@ class TestCredits:
         self, snowflake: SnowflakeServer, target: SnowflakeTarget
     ) -> None:
         snowflake.command("warehouse", name="COMPUTE_WH", size="Medium", min_cluster_count=1, max_cluster_count=1)
-        since, until = datetime(2026, 1, 1, 10, tzinfo=UTC), datetime(2026, 1, 1, 10, 30, tzinfo=UTC)
+        since, until = datetime(2026, 1, 1, 10, 15, tzinfo=UTC), datetime(2026, 1, 1, 10, 45, tzinfo=UTC)
 
         estimated = await target.credits_used(since, until)
-        row = {"warehouse_name": "COMPUTE_WH", "credits_used_compute": 2.5, "credits_used_cloud_services": 0.1}
-        hour = {"start_time": "2026-01-01T10:00:00+00:00", "end_time": "2026-01-01T11:00:00+00:00"}
-        snowflake.command("metering", **hour, **row, credits_used=2.6)
+        meter(snowflake, datetime(2026, 1, 1, 10, tzinfo=UTC), 2.6)
         metered = await target.credits_used(since, until)
 
         assert estimated == {"clusters": 1.0, "estimated": 2.0, "per_hour": 4.0}
-        assert metered["metered"] == 2.6
+        assert metered == {**estimated, "metered": 2.6, "metered_hours": 1.0}
+
+    async def test_credits_count_as_metered_when_every_hour_of_the_run_is_there(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget
+    ) -> None:
+        first = datetime(2026, 1, 1, 10, tzinfo=UTC)
+        since, until = first + timedelta(minutes=50), first + timedelta(hours=2)
+
+        for hour in (-1, 0, 2):  # the hours before and after the run do not count
+            meter(snowflake, first + timedelta(hours=hour), 7.0)
+        early = await target.credits_used(since, until)
+        meter(snowflake, first + timedelta(hours=1), 1.5)
+        late = await target.credits_used(since, until)
+
+        assert "metered" not in early
+        assert (late["metered"], late["metered_hours"]) == (8.5, 2.0)
+
+    async def test_an_hour_that_has_not_ended_is_not_metered(self, snowflake: SnowflakeServer, target: SnowflakeTarget) -> None:
+        now = datetime.fromtimestamp(time.time(), UTC)  # noqa: TID251
+        this_hour = now.replace(minute=0, second=0, microsecond=0)
+        for hour in range(2):  # the test may begin in one hour and end in the next
+            meter(snowflake, this_hour + timedelta(hours=hour), 0.1)
+
+        found = await target.credits_used(now - timedelta(minutes=1), this_hour + timedelta(hours=2))
+
+        assert "estimated" in found
+        assert "metered" not in found
+
+    async def test_credits_are_estimated_if_the_role_may_not_read_the_metering(
+        self, snowflake: SnowflakeServer, target: SnowflakeTarget
+    ) -> None:
+        since = datetime(2026, 1, 1, 10, tzinfo=UTC)
+        snowflake.fail("WAREHOUSE_METERING_HISTORY", number=3001, sqlstate="42501", message="Insufficient privileges")
+
+        found = await target.credits_used(since, since + timedelta(hours=1))
+
+        assert "estimated" in found
+        assert "metered" not in found
+
+    async def test_a_warehouse_with_a_name_in_quotes_is_metered(self, snowflake: SnowflakeServer) -> None:
+        since = datetime(2026, 1, 1, 10, tzinfo=UTC)
+        meter(snowflake, since, 2.0, "load-wh")
+        snowflake.lie("SHOW WAREHOUSES", ["name", "type", "size"], [["load-wh", "STANDARD", "X-Small"]])
+        async with SnowflakeTarget(snowflake.url("QUOTED", warehouse="load-wh") + "&monitor_warehouse=COMPUTE_WH") as opened:
+            found = await opened.credits_used(since, since + timedelta(hours=1))
+
+        assert found["metered"] == 2.0
+
+    @pytest.mark.parametrize(
+        ("used", "counted"),
+        [
+            ({}, None),
+            ({"estimated": 2.0}, 2.0),
+            ({"estimated": 2.0, "metered": 9.0, "metered_hours": 1.0}, 2.0),  # others used the warehouse too
+            ({"estimated": 2.0, "metered": 1.5, "metered_hours": 1.0}, 1.5),  # the run cannot have used more than all together
+            ({"metered": 9.0, "metered_hours": 1.0}, 9.0),  # no rate is known for this kind of warehouse
+        ],
+    )
+    def test_a_run_is_charged_its_estimate_and_not_what_others_used(
+        self, used: dict[str, float], counted: float | None
+    ) -> None:
+        assert credits_in({"server": {"credits": used}}) == counted
 
     def test_only_standard_warehouses_of_the_first_generation_have_a_known_rate(self) -> None:
         assert credits_per_hour(ROW) == 1
@@ -227,7 +336,16 @@ class TestCredits:
     def test_credits_are_added_to_a_cost_once(self) -> None:
         prices = Prices(worker_hour=1.0, credit=3.0, currency="EUR")
         first = with_credits({"cost": {"total": 2.0, "currency": "EUR"}}, prices, {"estimated": 4.0}, 1000)
-        again = with_credits(first, prices, {"estimated": 4.0, "metered": 5.0}, 1000)
+        again = with_credits(first, prices, {"estimated": 5.0}, 1000)
 
         assert first["cost"]["total"] == 14.0
         assert again["cost"] == {"total": 17.0, "currency": "EUR", "per_1000_operations": 17.0, "credits": 15.0}
+
+    def test_credits_replace_the_hours_of_the_database_in_a_cost(self) -> None:
+        prices = Prices(worker_hour=1.0, target_hour=4.0, credit=3.0)
+        stored = {"cost": {"total": 6.0, "currency": "USD", "per_1000_operations": 6.0, "target": 4.0}}
+
+        first = with_credits(stored, prices, {"estimated": 4.0}, 1000)
+        again = with_credits(first, prices, {"estimated": 5.0}, 1000)
+
+        assert (first["cost"]["total"], again["cost"]["total"]) == (2.0 + 12.0, 2.0 + 15.0)

@@ -177,7 +177,7 @@ async def test_what_cannot_be_settled_is_refused_with_its_field(sqlite: Target, 
 
 
 async def test_a_preset_without_a_table_is_refused(sqlite: Target) -> None:
-    with pytest.raises(InvalidInput, match=r"workload\.table: expected the table"):
+    with pytest.raises(InvalidInput, match=r"workload\.table: expected the name of the table"):
         await resolved(parse({"workload": {"preset": "mixed"}}), sqlite)
 
 

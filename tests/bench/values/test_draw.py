@@ -141,6 +141,14 @@ def test_new_keys_beyond_their_type_are_refused_before_the_first() -> None:
         ValueStream(NewKey(first=1, type=ValueType.INT), a_draw())
 
 
+def test_the_largest_span_named_is_the_largest_accepted() -> None:
+    most = 2**31 // 64
+    ValueStream(NewKey(first=0, type=ValueType.INT, span=most), a_draw())
+
+    with pytest.raises(InvalidInput, match=f"span to be at most {most}, got {most + 1}"):
+        ValueStream(NewKey(first=0, type=ValueType.INT, span=most + 1), a_draw())
+
+
 # The same again
 
 

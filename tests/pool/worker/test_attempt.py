@@ -6,8 +6,10 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.job import AttemptOutcome, Job, JobId, JobStatus
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobStatus
 from drumbeat.core.pool import PoolId
+from drumbeat.pool.middleware import AttemptCall
+from drumbeat.pool.plugins import NO_PLUGINS
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.executors import LoopExecutor
 from drumbeat.pool.worker.failures import LONGEST, shortened
@@ -52,3 +54,29 @@ def test_of_a_long_error_the_beginning_and_the_end_are_kept() -> None:
     assert kept.startswith("the beginning")
     assert kept.endswith("the end")
     assert len(kept) <= LONGEST + 3
+
+
+async def test_a_job_that_is_stopped_while_a_hook_runs_after_it_keeps_its_outcome(clock: ManualClock) -> None:
+    begun = asyncio.Event()
+
+    class Slow:
+        async def after_attempt(self, attempt: AttemptCall) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    attempts = AttemptRunner(
+        handlers={"": describe(lambda: 7)},
+        executor=LoopExecutor(),
+        clock=clock,
+        chance=lambda: 0.5,
+        plugins=NO_PLUGINS.with_middleware([Slow()]),
+    )
+    job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED)
+    held = InFlightJob(job=job, token=job.token)
+    async with asyncio.TaskGroup() as group:
+        held.task = group.create_task(attempts.verdict(held))
+        await begun.wait()
+        held.stop(AttemptOutcome.CANCELLED)
+
+    assert held.task.result() == JobOutcome(token=job.token, outcome=AttemptOutcome.DONE, result=7)
+    await attempts.executor.close()

@@ -14,6 +14,7 @@ import pytest
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job, JobId
 from drumbeat.core.pool import PoolId
+from drumbeat.pool.worker.command import _feed
 from drumbeat.pool.worker.context import JobContext, JobFailure
 from drumbeat.pool.worker.executors import call
 from drumbeat.pool.worker.handlers import handler_for, load, load_all
@@ -125,6 +126,25 @@ async def test_a_command_that_fails_tells_the_end_of_its_complaint() -> None:
         await ask("command:sh -c 'seq 100000 >&2; echo too late >&2; exit 7'", {})
 
     assert len(str(caught.value)) < 5000
+
+
+async def test_a_program_that_ended_before_it_read_its_payload_has_its_own_outcome() -> None:
+    class ClosedPipe:
+        """As uvloop has it: the pipe of a program that has ended refuses to be written to with a RuntimeError."""
+
+        asked = 0
+
+        def is_closing(self) -> bool:
+            self.asked += 1
+            return True
+
+        def write(self, data: bytes) -> None:
+            raise RuntimeError("the handler is closed")
+
+    pipe = ClosedPipe()
+    await _feed(pipe, {"a": 1})  # type: ignore[arg-type]
+
+    assert pipe.asked, "it raised nothing because it looked first"
 
 
 async def test_a_command_that_prints_too_much_fails() -> None:

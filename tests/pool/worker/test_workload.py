@@ -736,7 +736,7 @@ async def test_a_result_the_store_will_not_have_fails_its_job_alone(shop: Shop, 
     async def odd(n: int) -> Any:
         return n
 
-    monkeypatch.setattr("drumbeat.pool.worker.attempt.as_json", lambda value, what: object() if value == 2 else value)
+    monkeypatch.setattr("drumbeat.pool.plugins.as_json", lambda value, *_: object() if value == 2 else value)
     await shop.work(shop.workload(odd, mode=Mode.DRAIN, concurrency=2))
 
     assert (await shop.status(good), await shop.status(bad)) == (JobStatus.DONE, JobStatus.POISONED)
@@ -749,7 +749,7 @@ async def test_a_refused_result_ends_no_drain_and_counts_as_failed(shop: Shop, m
     async def odd(n: int) -> Any:
         return n
 
-    monkeypatch.setattr("drumbeat.pool.worker.attempt.as_json", lambda value, what: object() if value == 1 else value)
+    monkeypatch.setattr("drumbeat.pool.plugins.as_json", lambda value, *_: object() if value == 1 else value)
     workload = shop.workload(odd, mode=Mode.DRAIN, prefetch=0)
     code = await shop.work(workload)
 

@@ -364,7 +364,8 @@ class Executor:
             count = self.account.cancel_all(int(found[cancel + 2].text.strip("'")))
             return await threaded(lambda: session.answer_with(["SYSTEM$CANCEL_ALL_QUERIES"], [[f"{count} queries cancelled."]]))
         if abort := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$ABORT_TRANSACTION"), None):
-            status = await self.abort(session, found[abort + 2].text.strip("'"))
+            given = found[abort + 2].text
+            status = await self.abort(session, str(params[0]) if given == "?" else given.strip("'"))
             return await threaded(lambda: session.answer_with(["SYSTEM$ABORT_TRANSACTION"], [[status]]))
         if wait := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$WAIT"), None):
             seconds = float(found[wait + 2].text)

@@ -1,7 +1,7 @@
 """Several hosts: which one is chosen, and what happens when one is down."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from drumbeat.spawn.contract.process_setup import new_mark
 from drumbeat.spawn.contract.programs import WORKER, processes_named
 from drumbeat.spawn.interface import InstanceState, Order
 from drumbeat.spawn.ssh import SshHost, SshSpawner
+from drumbeat.spawn.ssh.hosts import LostAnswer
+from drumbeat.spawn.ssh.session import AgentRefused
 from servers.openssh import OpenSshServer
 from spawn.ssh.conftest import host_at, settings_at
 
@@ -249,6 +251,30 @@ class TestDown:
             await spawner.terminate(P, B)
             with pytest.raises(NotFound):
                 await spawner.logs(P, B)
+
+    @pytest.mark.parametrize("then", [Unanswered("not sent"), AgentRefused("full", "8 of 8 slots are taken")])
+    async def test_a_start_without_an_answer_is_not_forgotten_when_the_next_one_is_not_sent_or_refused(
+        self, rig: Rig, mark: str, monkeypatch: pytest.MonkeyPatch, then: Exception
+    ) -> None:
+        """The worker is not started on another host as long as the first start may still take effect."""
+        async with rig.spawner(rig.hosts(far_slots=8)) as spawner:
+            await spawner.list(P)
+            [far] = [host for host in spawner._hosts if host.settings.name == "far"]
+            ask, failures = far.ask, iter([LostAnswer("no answer"), then, then])
+
+            async def failing(request: Mapping[str, Any], *, at_once: bool = False) -> Mapping[str, Any]:
+                if request["do"] == "spawn":
+                    raise next(failures)
+                return await ask(request, at_once=at_once)
+
+            monkeypatch.setattr(far, "ask", failing)
+            for _ in range(3):
+                with pytest.raises(SpawnAmbiguous):
+                    await spawner.spawn(order(A, mark))
+            assert processes_named(mark) == []
+
+            monkeypatch.setattr(far, "ask", ask)
+            assert (await spawner.spawn(order(A, mark))).meta["host"] == "far"
 
     async def test_full_hosts_and_a_host_that_is_down_are_both_named(self, rig: Rig, mark: str) -> None:
         async with rig.spawner(rig.hosts(near_slots=1)) as spawner:

@@ -1,6 +1,10 @@
 """Idempotency keys: asked twice, done once."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -8,7 +12,9 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.store.memory import MemoryStore
-from web.given import Web
+from drumbeat.web.api import once
+from drumbeat.web.api.once import KEPT_FOR
+from web.given import Web, web
 
 PUSH = "/api/v1/pools/once/jobs"
 
@@ -66,25 +72,103 @@ async def test_what_is_no_key_is_refused(api: httpx.AsyncClient, key: str) -> No
     assert (await pushed(api, key)).status_code == 422
 
 
-async def test_what_was_done_is_answered_even_if_it_cannot_be_kept(furnished: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def away(*_: object) -> None:
-        raise StoreUnavailable("gone")
+class FailingStore:
+    """Makes one operation on the stored answers fail as long as ``is_down``."""
 
-    monkeypatch.setattr(furnished.plane.store.answers, "give", away)
-    async with furnished.client() as api:
-        assert (await pushed(api, "e")).status_code == 201
+    def __init__(self, made: Web, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.is_down = True
+        self._write = getattr(made.plane.store.answers, name)
+        monkeypatch.setattr(made.plane.store.answers, name, self._called)
+
+    async def _called(self, *values: Any) -> None:
+        if self.is_down:
+            raise StoreUnavailable("gone")
+        await self._write(*values)
+
+
+@pytest.fixture
+async def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def own(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Web]:
+    """A server whose background work waits for the test's clock."""
+    async with web(tmp_path, clock=clock) as made:
+        yield made
+
+
+async def test_what_was_done_is_answered_even_if_it_cannot_be_kept_and_never_done_again(
+    own: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FailingStore(own, monkeypatch, "give")
+    async with own.client() as api:
+        first = await pushed(api, "e")
+        again = await pushed(api, "e")
+        left = await jobs(api)
+    kept = await own.plane.store.answers.hold("http/e", "f", KEPT_FOR)
+
+    assert (first.status_code, again.status_code, left) == (201, 409, 1)
+    assert "new key" in again.json()["detail"]
+    assert kept is not None
+    assert kept.expires_at - await own.plane.store.now() > KEPT_FOR - timedelta(hours=1)
+
+
+async def test_an_answer_that_could_not_be_kept_is_kept_once_the_store_is_back(
+    own: Web, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FailingStore(own, monkeypatch, "give")
+    async with own.client() as api:
+        first = await pushed(api, "e")
+        await clock.advance(timedelta(seconds=1))
+        store.is_down = False
+        await clock.advance(timedelta(minutes=1))
+        again = await replayed(api, "e")
+
+        assert (again.json(), await jobs(api)) == (first.json(), 1)
+
+
+async def test_a_key_that_could_not_be_freed_is_freed_once_the_store_is_back(
+    own: Web, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FailingStore(own, monkeypatch, "forget")
+    async with own.client() as api:
+        wrong = await api.post(PUSH, json={"payload": 1, "priority": "high"}, headers={"Idempotency-Key": "f"})
+        refused = await pushed(api, "f")
+        store.is_down = False
+        await clock.advance(timedelta(minutes=1))
+        while (right := await pushed(api, "f")).status_code == 422:
+            await asyncio.sleep(0)
+
+    assert (wrong.status_code, refused.status_code, right.status_code) == (422, 422, 201)
+
+
+async def test_what_was_done_with_too_large_an_answer_is_not_done_again(own: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(once, "_LARGEST", 10)
+    async with own.client() as api:
+        answers = [await pushed(api, "g"), await pushed(api, "g")]
+
+        assert [answer.status_code for answer in answers] == [201, 409]
+        assert await jobs(api) == 1
+
+
+async def replayed(api: httpx.AsyncClient, key: str) -> httpx.Response:
+    """The stored answer, as soon as the server's background work has stored it."""
+    while (answer := await pushed(api, key)).status_code == 409:
+        await asyncio.sleep(0)
+    assert answer.headers["Idempotent-Replayed"] == "true"
+    return answer
 
 
 async def test_a_key_is_free_again_when_its_time_is_over() -> None:
     from drumbeat.core.answer import RequestAnswer
-    from drumbeat.web.api.once import HOLD_FOR, KEPT_FOR
 
     clock = ManualClock()
     store = MemoryStore(clock)
-    await store.answers.hold("k", "f", HOLD_FOR)
+    await store.answers.hold("k", "f", KEPT_FOR)
     await store.answers.give("k", RequestAnswer(status=201), KEPT_FOR)
-    assert await store.answers.hold("k", "g", HOLD_FOR) is not None
+    assert await store.answers.hold("k", "g", KEPT_FOR) is not None
 
     await clock.advance(KEPT_FOR)
 
-    assert await store.answers.hold("k", "g", HOLD_FOR) is None
+    assert await store.answers.hold("k", "g", KEPT_FOR) is None

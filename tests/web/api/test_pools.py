@@ -318,3 +318,50 @@ async def test_a_name_that_no_path_can_hold_is_refused_and_said_why(api: httpx.A
 
     assert refused.status_code == 422
     assert "pool_id" in [each["field"].removeprefix("body.") for each in refused.json()["errors"]]
+
+
+class TestOperations:
+    async def test_jobs_are_counted_then_cancelled_by_filter(self, api: httpx.AsyncClient) -> None:
+        jobs = "/api/v1/pools/by-filter/jobs"
+        for kind in ("mail", "mail", "sms"):
+            await api.post(jobs, json={"payload": 1, "type": kind})
+
+        dry = (await api.post(f"{jobs}/cancel-matching", json={"filter": {"job_type": "mail"}, "dry_run": True})).json()
+        done = (await api.post(f"{jobs}/cancel-matching", json={"filter": {"job_type": "mail"}})).json()
+        back = (await api.post(f"{jobs}/requeue-matching", json={"filter": {"statuses": ["cancelled"]}, "limit": 1})).json()
+
+        assert (dry["dry_run"], dry["matched"], dry["changed"], len(dry["examples"])) == (True, 2, 0, 2)
+        assert (done["matched"], done["changed"], done["skipped_ids"]) == (2, 2, [])
+        assert (back["changed"], back["limited"]) == (1, True)
+
+    @pytest.mark.parametrize("body", [{}, {"filter": {}}, {"filter": {"statuses": ["done"]}}, {"filter": {"kind": "x"}}])
+    async def test_a_filter_that_cannot_be_used_is_refused(self, api: httpx.AsyncClient, body: dict[str, Any]) -> None:
+        assert (await api.post(f"{JOBS}/cancel-matching", json=body)).status_code == 422
+
+    async def test_errors_are_grouped(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        failing = furnished.plane.pool("failing")
+        await failing.push_many([{}] * 2, max_attempts=1, type="fetch")
+        for seconds in (3, 17):
+            claimed = await failing.claim()
+            assert claimed is not None
+            await failing.fail(claimed, f"timeout after {seconds} s")
+
+        found = (await api.get("/api/v1/pools/failing/errors", params={"newer_than": 3600})).json()
+
+        assert [(each["error"], each["jobs"], each["types"]) for each in found["groups"]] == [
+            ("timeout after <n> s", 2, ["fetch"])
+        ]
+        assert (await api.get("/api/v1/pools/failing/errors", params={"type": "x"})).json()["groups"] == []
+        assert (await api.get("/api/v1/pools/nowhere/errors")).status_code == 404
+
+    async def test_a_job_type_is_paused_and_resumed(self, api: httpx.AsyncClient) -> None:
+        await api.post("/api/v1/pools", json={"pool_id": "by-type"})
+
+        await api.post("/api/v1/pools/by-type/pause", json={"types": ["mail"]})
+        paused = (await api.get("/api/v1/pools/by-type")).json()
+        await api.post("/api/v1/pools/by-type/resume", json={"types": ["mail"]})
+
+        assert (paused["paused"], paused["paused_types"]) == (False, ["mail"])
+        assert (await api.get("/api/v1/pools/by-type")).json()["paused_types"] == []
+        both = await api.post("/api/v1/pools/by-type/pause", json={"types": ["mail"], "seconds": 5})
+        assert (both.status_code, "expected no time together with types" in both.json()["detail"]) == (422, True)

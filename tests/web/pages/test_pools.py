@@ -1,13 +1,17 @@
 """Pools and jobs in a browser."""
 
 import re
+from datetime import timedelta
 from urllib.parse import quote
 
 from playwright.async_api import Page, expect
 
-from drumbeat.core.job import JobId, JobStatus, NewJob
+import drumbeat
+from drumbeat.core.job import AttemptOutcome, JobId, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import open_store
+from drumbeat.store.interface import ClaimRequest
 from web.pages.browsing import PHONE, check_accessible, check_fits, followed, opened, picture
 from web.pages.scene import MAIL
 from web.pages.served import Served
@@ -142,3 +146,55 @@ async def test_jobs_come_by_pages(page: Page) -> None:
 
     await expect(page.get_by_role("link", name="First page")).to_be_visible()
     assert await page.locator("[aria-label=Jobs]").get_by_role("link").first.inner_text() != first
+
+
+async def test_the_schedules_of_a_pool_are_shown_paused_and_resumed(page: Page, served: Served) -> None:
+    async with drumbeat.connect(served.store) as db:
+        await db.pool("timed").schedules.add("nightly", cron="0 3 * * *", tz="Europe/Berlin", type="report")
+
+    await opened(page, "/pools/timed", "timed")
+    table = page.get_by_label("Schedules")
+    await expect(table).to_contain_text("0 3 * * * (Europe/Berlin)")
+    await expect(table).to_contain_text("active")
+    await expect(page.get_by_text("no process has looked after the schedules of timed yet")).to_be_visible()
+    await check_accessible(page)
+    await table.get_by_role("button", name="Pause").click()
+    await expect(table).to_contain_text("paused")
+    await table.get_by_role("button", name="Resume").click()
+
+    await expect(table).to_contain_text("active")
+    async with drumbeat.connect(served.store) as db:
+        assert not (await db.pool("timed").schedules.get("nightly")).schedule.paused
+
+
+async def test_jobs_are_changed_by_filter_after_a_preview_and_an_error_group_is_requeued(page: Page, served: Served) -> None:
+    async with open_store(served.store) as store:
+        home = await store.pools.create(pool("by-filter", PoolKind.JOBS))
+        await store.queue.push(home.pool_id, [NewJob(payload={}, type=kind) for kind in ("mail", "mail", "sms")])
+        await store.queue.push(home.pool_id, [NewJob(payload={}, type="fetch", max_attempts=1, job_id=JobId("slow"))])
+        me = Holder(pool_id=home.pool_id, worker_id=WorkerId("me"))
+        asking = ClaimRequest(pool_id=home.pool_id, holder=me, lease=timedelta(minutes=1), types=("fetch",))
+        [job] = await store.queue.claim(asking)
+        failed = JobOutcome(token=job.token, outcome=AttemptOutcome.FAILED, error="timeout after 3 s")
+        await store.queue.settle(me, [failed])
+
+        await opened(page, "/pools/by-filter", "by-filter")
+        await followed(page, page.get_by_role("link", name="Change jobs by filter"))
+        await page.get_by_label("Type", exact=True).fill("mail")
+        await page.get_by_role("button", name="Preview").click()
+        await expect(page.get_by_role("status").filter(has_text="2 jobs would be cancelled.")).to_be_visible()
+        await check_accessible(page)
+        assert (await store.jobs.counts(home.pool_id)).cancelled == 0
+        await page.get_by_role("button", name="Cancel 2 jobs").click()
+        await page.get_by_role("alertdialog").get_by_role("button", name="Cancel 2 jobs").click()
+        await expect(page.get_by_role("status").filter(has_text="2 of 2 jobs cancelled.")).to_be_visible()
+        assert (await store.jobs.counts(home.pool_id)).cancelled == 2
+
+        await opened(page, "/pools/by-filter/errors", "Error groups")
+        await expect(page.get_by_role("cell", name="timeout after <n> s", exact=True)).to_be_visible()
+        await check_accessible(page)
+        await page.get_by_role("button", name="Requeue all").click()
+        await page.get_by_role("alertdialog").get_by_role("button", name="Requeue").click()
+        await expect(page.get_by_text("No poisoned jobs")).to_be_visible()
+        assert (await store.jobs.get(JobId("slow"))).status is JobStatus.PENDING
+        await store.pools.delete(home.pool_id)

@@ -26,9 +26,26 @@ class StaleWorker:
     last_heartbeat: str | None
     host: str | None
     reason: str
+    by_name: bool = False  #: the worker was not found stale: somebody named it, to be reaped in any case
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "by_name"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ClaimedJobs:
+    """The claimed jobs of a pool, and the rows of the live workers and of those that hold a job."""
+
+    pool: PoolRow
+    jobs: Sequence[Job]
+    rows: dict[WorkerId, Worker]
+    now: datetime
+
+    def held_by(self, worker_id: str) -> Sequence[Job]:
+        return [job for job in self.jobs if _owner(job, self.rows) == worker_id]
+
+    def is_expired(self, job: Job) -> bool:
+        return job.lease_until is not None and job.lease_until < self.now
 
 
 async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | None) -> Sequence[StaleWorker]:
@@ -37,31 +54,26 @@ async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | 
     These are live workers without a heartbeat for longer than ``threshold`` (default: twice the pool's heartbeat interval),
     workers that have ended but hold a job, and workers that have no row and hold a job with an expired lease.
     """
-    registry = await backends.registration.place.store()
-    pool = await registry.pools.get(await backends.registration.place.pool(pool_id))
-    now = await registry.now()
-    live = await registry.workers.list(pool.pool_id, live=True)
-    claimed = await _claimed(backends, pool_id)
-    holders = sorted({job.lease_owner for job in claimed if job.lease_owner} - {row.worker_id for row in live})
-    ended = await registry.workers.list_unreaped(pool.pool_id, named=holders) if holders else ()
-    rows = {row.worker_id: row for row in (*live, *(row for row in ended if row.worker_id in holders))}
+    claimed = await _read(backends, pool_id)
     silent = [
-        _stale(row, pool_id, f"no heartbeat for {silence(row, now)}")
-        for row in rows.values()
-        if _is_silent(row, pool, threshold, now)
+        _stale(row, pool_id, f"no heartbeat for {silence(row, claimed.now)}")
+        for row in claimed.rows.values()
+        if _is_silent(row, claimed.pool, threshold, claimed.now)
     ]
-    return [*silent, *_holders(pool_id, rows, claimed, now)]
+    return [*silent, *_holders(pool_id, claimed)]
 
 
 async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
     """Mark a worker lost and return its jobs, in every pool, to the queue. Returns the number of jobs.
 
-    If the worker has sent a heartbeat since it was found, changes nothing and returns None. For a worker without a row, also
-    returns to the queue, and counts, every other job whose lease has expired, whichever worker holds it.
+    If the worker has sent a heartbeat since it was found, changes nothing and returns None. A worker without a row sends none:
+    see ``_reap_without_row``.
     """
     registry = await backends.registration.place.store()
     row = await _find(registry, PoolId(worker.pool_id), WorkerId(worker.worker_id))
-    if row is not None and row.is_live:
+    if row is None:
+        return await _reap_without_row(backends, worker)
+    if row.is_live:
         if _last_heartbeat(row) != worker.last_heartbeat:
             log.info("worker %s is not marked lost: it has sent a heartbeat since it was found stale", worker.worker_id)
             return None
@@ -70,28 +82,54 @@ async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
         except StaleWrite as exc:
             log.info("worker %s is not marked lost, because its row has changed: %s", worker.worker_id, exc)
             return None
-    log.warning("worker %s is lost: %s; returning its jobs to the queue", worker.worker_id, worker.reason)
-    released = await backends.work.pool(worker.pool_id).release_by_worker(worker.worker_id)
-    if row is None:
-        released += len(await (await backends.work.place.store()).queue.expire())
+    return await _release_all(backends, worker)
+
+
+async def _reap_without_row(backends: PoolClaims, worker: StaleWorker) -> int | None:
+    """Return to the queue the jobs of a worker without a row: all of them if it was named, or if all its leases have expired.
+
+    If it also holds jobs with valid leases, it may be alive, and only the store's rule for expired leases is applied: each is
+    extended once, then its job is taken back. The same for a holder that the worker's name does not identify: a worker of
+    another pool, or an earlier process. Returns None if no job was taken back from a worker that was found stale.
+    """
+    claimed = await _read(backends, worker.pool_id)
+    held = claimed.held_by(worker.worker_id)
+    expired = {job.job_id for job in held if claimed.is_expired(job)}
+    released = 0
+    if worker.by_name or (expired and len(expired) == len(held)):
+        released = await _release_all(backends, worker)
+    if released < len(expired):
+        taken_back = await (await backends.work.place.store()).queue.expire()
+        released += sum(job.job_id in expired for job in taken_back)
+    if not released and not worker.by_name:
+        log.info("worker %s is not reaped: its leases were renewed or extended since it was found stale", worker.worker_id)
+        return None
     return released
 
 
+async def _release_all(backends: PoolClaims, worker: StaleWorker) -> int:
+    log.warning("worker %s is lost: %s; returning its jobs to the queue", worker.worker_id, worker.reason)
+    return await backends.work.pool(worker.pool_id).release_by_worker(worker.worker_id)
+
+
 async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> StaleWorker:
-    """Return the StaleWorker for an entry of ``list_stale_workers``, or for a worker's id (its last heartbeat is then read
-    from its row). Raises ValueError if ``given`` has no worker id.
+    """Return the StaleWorker for an entry of ``list_stale_workers``, or for a worker's id: then the worker is reaped in any
+    case, so its last heartbeat is read from its row. Raises ValueError if ``given`` has no worker id.
     """
     fields = given if isinstance(given, dict) else {"worker_id": str(given)}
     if not fields.get("worker_id"):
         raise ValueError(f"expected a worker's id, or an entry of list_stale_workers, got {given!r}")
-    pool = str(fields.get("pool_id") or pool_id)
-    row = await _find(await backends.registration.place.store(), PoolId(pool), WorkerId(fields["worker_id"]))
+    pool, by_name = str(fields.get("pool_id") or pool_id), "last_heartbeat" not in fields
+    row = None
+    if by_name:
+        row = await _find(await backends.registration.place.store(), PoolId(pool), WorkerId(fields["worker_id"]))
     return StaleWorker(
         worker_id=fields["worker_id"],
         pool_id=pool,
-        last_heartbeat=fields.get("last_heartbeat") or (_last_heartbeat(row) if row else None),
+        last_heartbeat=_last_heartbeat(row) if row else fields.get("last_heartbeat"),
         host=fields.get("host"),
         reason=str(fields.get("reason") or "reaped by name"),
+        by_name=by_name,
     )
 
 
@@ -103,16 +141,16 @@ def _is_silent(row: Worker, pool: PoolRow, threshold: timedelta | None, now: dat
     return row.is_live and silence(row, now) > limit
 
 
-def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job], now: datetime) -> list[StaleWorker]:
+def _holders(pool_id: str, claimed: _ClaimedJobs) -> list[StaleWorker]:
     found: dict[WorkerId, StaleWorker] = {}
-    for job in claimed:
-        owner = _owner(job, rows)
-        row = rows.get(owner) if owner else None
+    for job in claimed.jobs:
+        owner = _owner(job, claimed.rows)
+        row = claimed.rows.get(owner) if owner else None
         if owner is None or (row is not None and row.is_live):
             continue
         if row is not None:
             found[owner] = _stale(row, pool_id, f"it ended as {row.status} but still holds a job")
-        elif job.lease_until is not None and job.lease_until < now:
+        elif claimed.is_expired(job):
             found[owner] = StaleWorker(
                 worker_id=owner,
                 pool_id=pool_id,
@@ -135,9 +173,17 @@ def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
     return job.lease_owner if by_id_alone else name_of(job.holder, job.pool_id, rows)
 
 
-async def _claimed(backends: PoolClaims, pool_id: str) -> Sequence[Job]:
-    pool = await backends.work.place.pool(pool_id)
-    return await (await backends.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
+async def _read(backends: PoolClaims, pool_id: str) -> _ClaimedJobs:
+    registry, work = await backends.registration.place.store(), await backends.work.place.store()
+    pool = await registry.pools.get(await backends.registration.place.pool(pool_id))
+    now = await registry.now()
+    live = await registry.workers.list(pool.pool_id, live=True)
+    work_pool = await backends.work.place.pool(pool_id)
+    jobs = await work.jobs.list(work_pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
+    holders = sorted({job.lease_owner for job in jobs if job.lease_owner} - {row.worker_id for row in live})
+    ended = await registry.workers.list_unreaped(pool.pool_id, named=holders) if holders else ()
+    rows = {row.worker_id: row for row in (*live, *(row for row in ended if row.worker_id in holders))}
+    return _ClaimedJobs(pool=pool, jobs=jobs, rows=rows, now=now)
 
 
 async def _find(store: Store, pool_id: PoolId, worker_id: WorkerId) -> Worker | None:

@@ -52,13 +52,14 @@ class DriverInterval:
 
 @dataclass(slots=True)
 class _Phases:
-    """Numbers the phases. An operation's epoch is the number of the phase in which it began."""
+    """Numbers the phases from 1 to 255, and from 1 again. An operation's epoch is the number of the phase in which it began;
+    0 is the time before the first phase, which is never measured."""
 
     current: int = 0
     names: dict[int, str | None] = field(default_factory=lambda: {0: None})
 
     def enter(self, phase: str | None) -> int:
-        self.current = (self.current + 1) % 256
+        self.current = self.current % 255 + 1
         self.names[self.current] = phase
         return self.current
 

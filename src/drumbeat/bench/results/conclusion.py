@@ -153,7 +153,7 @@ def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) ->
         "doubts": [*record.notes, *caveats(record)],
         "phases": {phase.name: _figures(phase.whole) for phase in record.phases},
         "slo": [_verdict(each) for each in verdicts_of(record)],
-        "cost": _cost(record),
+        "cost": stored_cost(record),
         "bounds": dict(ending.result) if record.plan.load_mode is LoadMode.QPS else None,
         "server": dict(server),
         "availability": as_metrics(availability_of(record)),
@@ -203,11 +203,13 @@ def _verdict(verdict: Any) -> dict[str, Any]:
     }
 
 
-def _cost(record: RunRecord) -> dict[str, Any] | None:
+def stored_cost(record: RunRecord) -> dict[str, Any] | None:
+    """Return a run's cost as its result stores it; ``target`` is the database's part of the total. None if it is unknown."""
     cost = cost_of(record)
     if cost.method is Method.UNAVAILABLE:
         return None
-    return {"total": cost.total, "currency": cost.currency, "per_1000_operations": cost.per_1000_operations}
+    each = cost.per_1000_operations
+    return {"total": cost.total, "currency": cost.currency, "per_1000_operations": each, "target": cost.target}
 
 
 def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]:

@@ -50,24 +50,29 @@ def cost_of(record: RunRecord) -> Cost:
 
 
 def credits_in(metrics: Mapping[str, Any]) -> float | None:
-    """Return the credits in a result's metrics: metered or, if not metered yet, estimated; None if neither is known."""
+    """Return the credits of a run, from its result's metrics; None if they are not known.
+
+    They are the estimate, but not more than the server metered: that includes what others used in the same hours. If there is
+    no estimate, they are the metered credits."""
     server = metrics.get("server")
     used = server.get("credits") if isinstance(server, Mapping) else None
     if not isinstance(used, Mapping):
         return None
-    found = used.get("metered", used.get("estimated"))
-    return None if found is None else float(found)
+    known = [float(used[name]) for name in ("estimated", "metered") if used.get(name) is not None]
+    return min(known, default=None)
 
 
 def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, float], operations: int) -> Mapping[str, Any]:
-    """Return a result's metrics with its cost updated: the cost of the credits ``used`` replaces the cost of earlier credits.
-    The metrics are unchanged if the credits or the price of a credit are not known."""
+    """Return a result's metrics with its cost updated: the cost of the credits ``used`` replaces what the total has for the
+    database so far, which is the cost of its hours or of earlier credits. The metrics are unchanged if the credits or the price
+    of a credit are not known."""
     amount = credits_in({"server": {"credits": used}})
     if prices.credit is None or amount is None:
         return metrics
     before = metrics.get("cost") or {}
     part = amount * prices.credit
-    total = float(before.get("total") or 0.0) - float(before.get("credits") or 0.0) + part
+    replaced = before.get("credits", before.get("target"))
+    total = float(before.get("total") or 0.0) - float(replaced or 0.0) + part
     each = total / operations * 1000 if operations else None
     return {**metrics, "cost": {"total": total, "currency": prices.currency, "per_1000_operations": each, "credits": part}}
 

@@ -86,7 +86,8 @@ async def _from_history(
     except (DrumbeatError, OSError) as exc:
         return replace(whole, enrichment_status=FAILED, enrichment_error=f"the database's history could not be read: {exc}")
     is_complete = found.statements >= _COMPLETE * expected
-    note = found.note if is_complete else _incomplete(found.statements, expected, limit)
+    missing = None if is_complete else _incomplete(found.statements, expected, limit)
+    note = "; ".join(each for each in (missing, found.note) if each) or None
     metrics = with_credits(whole.custom_metrics, plan_or_default(run)[0].prices, used, whole.operations)
     server: dict[str, Any] = {"measurement": dict(found.totals), **({"credits": dict(used)} if used else {})}
     return replace(

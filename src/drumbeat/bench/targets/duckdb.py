@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -142,7 +143,7 @@ class DuckdbTarget:
             appender.flush()
             connection.commit()
         except BaseException as exc:
-            connection.rollback()
+            roll_back(connection)
             if isinstance(exc, driver().Error):
                 raise InvalidInput(f"{self.location} refused the rows of {table}: {exc}; none were added") from exc
             raise
@@ -217,19 +218,18 @@ class DuckdbSession:
             rows = sum(self._run(*each, values) for each in zip(script.steps, statements, strict=True))
             self._connection.commit()
         except self._errors as exc:
-            self._roll_back()
+            roll_back(self._connection)
             raise failure_of(exc, 0) from exc
         except OperationFailure:
-            self._roll_back()
+            roll_back(self._connection)
             raise
         return rows
 
-    def _roll_back(self) -> None:
-        """Roll back the transaction. After a failed commit no transaction is active; DuckDB's error that says so is ignored."""
-        try:
-            self._connection.rollback()
-        except driver().TransactionException:
-            return
+
+def roll_back(connection: "DuckDBPyConnection") -> None:
+    """Roll back the transaction. After a failed commit no transaction is active; DuckDB's error that says so is ignored."""
+    with suppress(driver().TransactionException):
+        connection.rollback()
 
 
 def driver() -> Any:

@@ -78,9 +78,9 @@ class KeepsHistory(Protocol):
         ...
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
-        """Return the credits used in this time: as ``estimated`` and, once the server has counted them, as ``metered``.
+        """Return the credits used in this time: as ``estimated`` and, once the server has counted every hour, as ``metered``.
 
-        Raises InvalidInput."""
+        ``metered`` covers whole hours (``metered_hours`` of them) and any other use in these hours. Raises InvalidInput."""
         ...
 
 

@@ -28,6 +28,7 @@ from drumbeat.bench.targets.snowflake_session import (
     connect,
     driver,
     failure_of,
+    message_of,
     session_parameters,
     tag_of,
 )
@@ -35,7 +36,9 @@ from drumbeat.bench.targets.snowflake_tables import (
     Row,
     description_of,
     like_pattern,
+    name_parts,
     quoted,
+    shown_name,
     single_key,
     snowflake_ddl,
     value_type,
@@ -108,7 +111,7 @@ class SnowflakeTarget:
             return await lane.run(lambda: self._with_connection(work))
 
     def _with_connection(self, work: Callable[[Any], T]) -> T:
-        if self._connection is None:
+        if self._connection is None or self._connection.is_closed():
             parameters = session_parameters("", _OWN_LIMIT, cached_results=True)
             self._connection = connect(self._address, _CONNECT_LIMIT, parameters, self._address.monitor_warehouse)
         try:
@@ -150,16 +153,15 @@ class SnowflakeTarget:
 
     async def _shown(self, table: str) -> Row | None:
         """Return the table's row of SHOW TABLES, with its kind and its estimated number of rows; None if it is not listed."""
-        *place, name = [part.strip('"') if part.startswith('"') else part.upper() for part in table.split(".")]
-        where = f" IN SCHEMA {'.'.join(quoted(part) for part in table.split('.')[:-1])}" if place else ""
-        rows = await self._checked(
-            f"SHOW TABLES for {table!r}", lambda connection: _rows(connection, f"SHOW TABLES LIKE {like_pattern(name)}{where}")
-        )
-        return next((row for row in rows if row["name"] == name), None)
+        *place, last = name_parts(table)
+        stored, where = stored_name(last), f" IN SCHEMA {quoted('.'.join(place))}" if place else ""
+        sql = f"SHOW TABLES LIKE {like_pattern(stored)}{where}"
+        rows = await self._checked(f"SHOW TABLES for {table!r}", lambda connection: _rows(connection, sql))
+        return next((row for row in rows if row["name"] == stored), None)
 
     async def _bounds(self, table: str, key: str | None, columns: Sequence[Row]) -> tuple[int | None, int | None]:
-        kinds = {quoted(str(row["name"])): value_type(str(row["type"])) for row in columns}
-        if key is None or kinds.get(quoted(key)) not in (ValueType.INT, ValueType.BIGINT):
+        kinds = {shown_name(str(row["name"])): value_type(str(row["type"])) for row in columns}
+        if key is None or kinds.get(key) not in (ValueType.INT, ValueType.BIGINT):
             return None, None
         name = quoted(key)
         sql = f"SELECT MIN({name}), MAX({name}) FROM {table}"  # noqa: S608
@@ -202,7 +204,12 @@ class SnowflakeTarget:
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
         """Apply a template's settings to the warehouse, and change no others. Returns the SQL that ran. Raises InvalidInput."""
         name = self._address.warehouse
-        row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name or ""))
+        if name is None:
+            raise InvalidInput(
+                f"{self.location}: the template changes the warehouse: expected the name of a warehouse, got none; set "
+                "target.warehouse.name in the template, add warehouse=NAME to the URL, or set SNOWFLAKE_WAREHOUSE"
+            )
+        row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name))
         if row is None:
             raise InvalidInput(
                 f"{self.location} has no warehouse {name!r} that this role may see; create it, or grant USAGE on it"
@@ -223,9 +230,11 @@ class SnowflakeTarget:
         )
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
-        """Return the credits of the warehouse in this time: ``estimated`` by its size, and ``metered`` if Snowflake has counted
-        them already. Empty if the role may not see the warehouse."""
-        name = self._address.warehouse or ""
+        """Return the credits of the warehouse in this time: ``estimated`` by its size, ``metered`` once Snowflake has counted
+        every hour. Empty if no warehouse is named, or if the role may not see it."""
+        name = self._address.warehouse
+        if name is None:
+            return {}
         row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name))
         if row is None:
             return {}
@@ -300,6 +309,16 @@ def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int:
             added += len(chunk)
         _fetch(connection, "COMMIT", ())
     except BaseException:
-        _fetch(connection, "ROLLBACK", ())
+        _roll_back(connection)
         raise
     return added
+
+
+def _roll_back(connection: Any) -> None:
+    """Roll back. If that fails, close the connection, which ends its transaction too; the caller raises the first error."""
+    try:
+        _fetch(connection, "ROLLBACK", ())
+    except driver().Error as exc:
+        log.info("could not roll back: %s; closing the connection", message_of(exc))
+        with suppress(driver().Error):
+            connection.close()

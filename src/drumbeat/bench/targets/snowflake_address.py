@@ -69,9 +69,9 @@ class SnowflakeAddress:
             **self.place,
         }
         if self.warehouse:
-            options["warehouse"] = self.warehouse
+            options["warehouse"] = identifier(self.warehouse)
         if self.role:
-            options["role"] = self.role
+            options["role"] = identifier(self.role)
         return {**options, **self._sign_in()}
 
     def _sign_in(self) -> dict[str, Any]:
@@ -205,8 +205,17 @@ def quoted_part(name: str) -> str:
     """Quote one name. A name that needs no quotes becomes upper case, as Snowflake stores unquoted names in upper case."""
     if len(name) > 1 and name[0] == name[-1] == '"':
         return name
-    plain = name.upper() if _PLAIN.fullmatch(name) else name
-    return '"' + plain.replace('"', '""') + '"'
+    return quoted_stored(name.upper() if _PLAIN.fullmatch(name) else name)
+
+
+def quoted_stored(stored: str) -> str:
+    """Quote a name that is already as Snowflake stores it, such as a name in a row of SHOW. Its case is kept."""
+    return '"' + stored.replace('"', '""') + '"'
+
+
+def identifier(name: str) -> str:
+    """Return a name as it is written in SQL: with quotes only if it needs them."""
+    return name if _PLAIN.fullmatch(name) else quoted_part(name)
 
 
 def stored_name(name: str) -> str:

@@ -1,12 +1,17 @@
 """Reads what Snowflake recorded about a run: its statements, found by query tag, and the credits of its warehouse."""
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from drumbeat.bench.targets.interface import RecordedStatements
+from drumbeat.bench.targets.snowflake_session import driver, failure_of
+from drumbeat.bench.targets.snowflake_tables import shown_name
 from drumbeat.bench.targets.snowflake_warehouse import credits_per_hour
+
+log = logging.getLogger(__name__)
 
 MOST_LIVE = 200_000  #: statements up to which the live history is read; beyond, ACCOUNT_USAGE, which is up to 45 minutes late
 _MOST_AT_ONCE = 10_000  #: rows that one call of INFORMATION_SCHEMA.QUERY_HISTORY returns at most
@@ -43,9 +48,11 @@ _COUNT = (
     "END_TIME_RANGE_END => {until}, RESULT_LIMIT => 10000))"
 )
 _METERED = (
-    "SELECT COALESCE(SUM(credits_used), 0), COUNT(*) FROM TABLE(INFORMATION_SCHEMA.WAREHOUSE_METERING_HISTORY("
-    "{since}, {until}, {warehouse}))"
+    "SELECT COALESCE(SUM(credits_used), 0), COUNT(DISTINCT start_time) "
+    "FROM TABLE(INFORMATION_SCHEMA.WAREHOUSE_METERING_HISTORY({since}, {until}, {warehouse})) "
+    "WHERE start_time >= {since} AND start_time < {until} AND end_time <= CURRENT_TIMESTAMP()"
 )
+_HOUR = timedelta(hours=1)
 
 
 class _Totals:
@@ -72,7 +79,7 @@ def read_totals(connection: Any, tag: str, since: datetime, until: datetime, exp
             cursor.execute((_LIVE if is_live else _LATE).format(select=_SELECT, tag=_text(tag), **times))
             for found, *row in cursor.fetchall():
                 totals.add(kind_of(str(found)), row)
-            if is_live and count > 1:
+            if is_live:
                 cursor.execute(_COUNT.format(**times))
                 is_cut = is_cut or int(cursor.fetchall()[0][0]) >= _MOST_AT_ONCE
     note = "Snowflake returns at most 10,000 statements at a time, and others used the account too" if is_cut else None
@@ -80,19 +87,35 @@ def read_totals(connection: Any, tag: str, since: datetime, until: datetime, exp
 
 
 def read_credits(connection: Any, warehouse: Mapping[str, Any], since: datetime, until: datetime) -> dict[str, float]:
-    """Return the credits of a warehouse: ``estimated`` by size, clusters and time, and ``metered`` if Snowflake has counted
-    them already. ``clusters`` and ``per_hour`` are what the estimate is based on."""
+    """Return the credits of a warehouse: ``estimated`` by size, clusters and time, and ``metered`` (see ``read_metered``).
+    ``clusters`` and ``per_hour`` are what the estimate is based on."""
     hourly = credits_per_hour(warehouse)
-    hours = max(until - since, _SHORTEST_BILL) / timedelta(hours=1)
+    hours = max(until - since, _SHORTEST_BILL) / _HOUR
     clusters = max(int(warehouse.get("started_clusters") or 1), int(warehouse.get("min_cluster_count") or 1))
     found = {"clusters": float(clusters)}
     if hourly is not None:
         found |= {"estimated": hourly * clusters * hours, "per_hour": hourly * clusters}
+    try:
+        return found | read_metered(connection, str(warehouse["name"]), since, until)
+    except driver().Error as exc:
+        if failure_of(exc, 0).lost:
+            raise
+        log.info("could not read the metered credits of warehouse %s: %s; its estimate is used", warehouse["name"], exc.raw_msg)
+        return found
+
+
+def read_metered(connection: Any, warehouse: str, since: datetime, until: datetime) -> dict[str, float]:
+    """Return the credits that Snowflake has ``metered`` for a warehouse in all hours of this time, and the number of hours.
+
+    Snowflake meters whole hours, so the credits include any other use of the warehouse in these hours. Empty while one of the
+    hours is missing or has not ended, and if the role may not see them."""
+    start = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    hours = max(1, math.ceil((until - start) / _HOUR))
+    times = {"since": _moment(start), "until": _moment(until), "warehouse": _text(shown_name(warehouse))}
     with connection.cursor() as cursor:
-        times = {"since": _moment(since), "until": _moment(until), "warehouse": _text(str(warehouse["name"]))}
         cursor.execute(_METERED.format(**times))
-        metered, rows = cursor.fetchall()[0]
-    return {**found, "metered": float(metered)} if rows else found
+        metered, found = cursor.fetchall()[0]
+    return {"metered": float(metered), "metered_hours": float(hours)} if found == hours else {}
 
 
 def kind_of(tag: str) -> str:

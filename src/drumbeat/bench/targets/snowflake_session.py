@@ -12,7 +12,7 @@ from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load, ValueType
 from drumbeat.bench.targets.placeholders import OperationScript, OperationStep
-from drumbeat.bench.targets.snowflake_address import SnowflakeAddress
+from drumbeat.bench.targets.snowflake_address import SnowflakeAddress, identifier
 from drumbeat.bench.targets.terms import CLASSES, EPOCH
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
@@ -52,7 +52,7 @@ def connect(address: SnowflakeAddress, limit: timedelta, parameters: Mapping[str
     errors."""
     options = address.connect_options()
     if warehouse:
-        options["warehouse"] = warehouse
+        options["warehouse"] = identifier(warehouse)
     connector = driver()
     seconds = max(1, math.ceil(limit.total_seconds()))
     try:

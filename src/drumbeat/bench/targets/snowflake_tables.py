@@ -6,11 +6,12 @@ from typing import Any
 
 from drumbeat.bench.model import ValueType
 from drumbeat.bench.targets.interface import Column, TableDescription
-from drumbeat.bench.targets.snowflake_address import quoted_part
+from drumbeat.bench.targets.snowflake_address import quoted_part, quoted_stored
 from drumbeat.core.errors import InvalidInput
 
 Row = Mapping[str, Any]  #: a row of SHOW or DESCRIBE, by column name
 
+_DOT = re.compile(r'\.(?=(?:[^"]*"[^"]*")*[^"]*$)')  #: a dot that an even number of quotes follows
 _PLAIN_STORED = re.compile(r"[A-Z_][A-Z0-9_$]*")
 _NUMBER = re.compile(r"NUMBER\((\d+),\s*(\d+)\)")
 _INT_DIGITS = 9  #: a NUMBER of so many digits fits into four bytes
@@ -23,9 +24,14 @@ _READ_ONLY = {
 }
 
 
+def name_parts(name: str) -> list[str]:
+    """Split a name such as SCHEMA.TABLE at its dots, except at dots in quotes."""
+    return _DOT.split(name)
+
+
 def quoted(name: str) -> str:
     """Quote a table or column name; in SCHEMA.TABLE each part separately."""
-    return ".".join(quoted_part(part) for part in name.split("."))
+    return ".".join(quoted_part(part) for part in name_parts(name))
 
 
 def like_pattern(stored: str) -> str:
@@ -36,7 +42,7 @@ def like_pattern(stored: str) -> str:
 
 def shown_name(stored: str) -> str:
     """Return a stored name as people write it: in lower case if it needs no quotes, else in quotes."""
-    return stored.lower() if _PLAIN_STORED.fullmatch(stored) else f'"{stored}"'
+    return stored.lower() if _PLAIN_STORED.fullmatch(stored) else quoted_stored(stored)
 
 
 def column_of(row: Row) -> Column:

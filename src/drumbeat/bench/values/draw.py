@@ -205,7 +205,8 @@ def _check_slot(slot: int, slots: int) -> None:
 def _check_span(value: NewKey, slots: int) -> None:
     last, largest = value.first + slots * value.span - 1, LARGEST.get(value.type)
     if largest is not None and last > largest:
+        most = (largest - value.first + 1) // slots
         raise InvalidInput(
-            f"new keys of {value.column or 'inserts'}: expected span to be at most {(largest - value.first) // slots}, got "
+            f"new keys of {value.column or 'inserts'}: expected span to be at most {most}, got "
             f"{value.span}; with {slots} worker slots the keys would reach {last}, and {value.type} ends at {largest}"
         )

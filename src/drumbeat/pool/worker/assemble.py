@@ -2,11 +2,15 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.job import Job
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
+from drumbeat.pool.middleware import load_middleware
+from drumbeat.pool.paused_types import ClaimableTypes
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.executors import executor
@@ -26,12 +30,20 @@ def job_workload(
     clock: Clock,
     *,
     handlers: Handlers | None = None,
+    plugins: PoolPlugins = NO_PLUGINS,
     chance: Callable[[], float] = random.random,
+    store_url: str | None = None,
 ) -> JobWorkload:
-    """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers. Raises
-    InvalidInput for a handler that cannot run in the plan's executor."""
+    """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers; without
+    ``store_url`` they cannot complete jobs in transactions of their own. Raises InvalidInput for a handler that cannot run in
+    the plan's executor."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
         check_importable(handlers)
+    loaded = [plugins]  #: replaced when the middleware of the plan is loaded, together with the handlers
+
+    async def taken_back(jobs: Sequence[Job]) -> None:
+        await loaded[0].tell_poisoned(jobs)
+
     claims = Claims(
         queue=store.queue,
         jobs=store.jobs,
@@ -41,12 +53,16 @@ def job_workload(
         holder=holder,
         lease=plan.lease_for(pool.thresholds),
         capabilities=plan.capabilities,
+        store_url=store_url,
+        claimable=ClaimableTypes(store.pools, store.jobs, pool.pool_id, clock),
         ahead=bool(plan.prefetch),
+        on_taken_back=taken_back,
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )
 
     def attempts() -> AttemptRunner:
         found = load_all(plan.handlers) if handlers is None else handlers
+        loaded[0] = plugins.with_middleware(load_middleware(plan.middleware))
         return AttemptRunner(
             handlers=found,
             executor=executor(plan.executor),
@@ -54,6 +70,7 @@ def job_workload(
             chance=chance,
             timeout=plan.timeout,
             read_parents=claims.parents,
+            plugins=loaded[0],
         )
 
     return JobWorkload(plan, claims, attempts, clock, _memory(plan.executor))

@@ -2,22 +2,30 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobOutcome, retry_delay
-from drumbeat.pool.payload import as_json
+from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, retry_delay
+from drumbeat.pool.envelope import needs_envelope, open_envelope
+from drumbeat.pool.middleware import AttemptCall, MiddlewareChain
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.worker.context import ReadParents
 from drumbeat.pool.worker.executors import Executor
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
+from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
+
+
+Begin = Callable[[InFlightJob], Awaitable[None]]
+Confirm = Callable[[InFlightJob, JobOutcome], Awaitable[JobOutcome]]
 
 
 class TakenAway(Exception):
@@ -34,22 +42,68 @@ class AttemptRunner:
     chance: Callable[[], float]
     timeout: timedelta | None = None  #: time limit for jobs that have no timeout of their own
     read_parents: ReadParents | None = None  #: reads the jobs that a job waited for
+    plugins: PoolPlugins = NO_PLUGINS
 
-    async def verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None" = None) -> JobOutcome:
-        """Run a job's handler and return the outcome. Raises only CancelledError, if the task that calls this is cancelled.
-        ``begin`` is called first; if it raises TakenAway, the handler is not called."""
+    async def verdict(self, held: InFlightJob, begin: Begin | None = None, confirm: Confirm | None = None) -> JobOutcome:
+        """Run a job's handler and return the outcome. Raises CancelledError, if the task that calls this is cancelled, and what
+        ``confirm`` raises. ``begin`` is called first; if it raises TakenAway, the handler is not called. ``confirm`` returns
+        the outcome of a handler that has called ``complete_on``."""
+        current = CURRENT_JOB.set(held.context)
         try:
-            return await self._verdict(held, begin)
+            if self.plugins.middleware is None:
+                return await self._confirmed(held, begin, confirm)
+            return await self._with_hooks(held, begin, confirm, self.plugins.middleware)
+        finally:
+            CURRENT_JOB.reset(current)
+
+    async def _confirmed(
+        self,
+        held: InFlightJob,
+        begin: Begin | None,
+        confirm: Confirm | None,
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> JobOutcome:
+        try:
+            outcome = await self._verdict(held, begin, before)
         except Exception as exc:
             log.exception("failed to determine the outcome of job %s; it counts as failed", held.job.job_id)
             error = f"its outcome could not be determined: {type(exc).__name__}"
-            return JobOutcome(token=held.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)
+            outcome = JobOutcome(token=held.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)
+        return outcome if confirm is None or not held.context.settles_itself else await confirm(held, outcome)
 
-    async def _verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None") -> JobOutcome:
+    async def _with_hooks(
+        self, held: InFlightJob, begin: Begin | None, confirm: Confirm | None, middleware: MiddlewareChain
+    ) -> JobOutcome:
+        """Run an attempt with the hooks of middleware before and after the handler."""
+        started: list[AttemptCall] = []
+
+        async def before() -> None:
+            call = AttemptCall(job=held.context.job, headers=dict(held.context.headers))
+            held.context.headers = call.headers
+            started.append(call)
+            await middleware.call("before_attempt", call)
+
+        outcome = None
+        try:
+            outcome = await self._confirmed(held, begin, confirm, before)
+        finally:
+            for call in started:
+                call.outcome, call.exception = outcome, held.context.exception
+                await _unless_stopped(held, middleware.ended(call))
+        return outcome
+
+    async def _verdict(
+        self,
+        held: InFlightJob,
+        begin: Begin | None,
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> JobOutcome:
         job, token = held.job, held.token
         try:
             if begin is not None:
                 await begin(held)
+            if before is not None or needs_envelope(job.payload):
+                await self._open(held, before)
             result = await self._result(held)
         except TakenAway:
             return JobOutcome(token=token, outcome=AttemptOutcome.RELEASED)
@@ -61,26 +115,41 @@ class AttemptRunner:
             return JobOutcome(token=token, outcome=held.stop_outcome, error=_why(held.stop_outcome))
         except LostRace:
             limit = self._limit(job) or timedelta()
-            return self._failed(
-                job, HandlerFailure(error=f"took longer than {limit.total_seconds():g} s"), AttemptOutcome.TIMED_OUT
-            )
+            error = f"took longer than {limit.total_seconds():g} s"
+            held.context.exception = TimeoutError(error)
+            return self._failed(job, HandlerFailure(error=error), AttemptOutcome.TIMED_OUT)
         except Exception as exc:
             log.info("the handler of job %s failed", job.job_id, exc_info=exc)
+            held.context.exception = exc
             return self._failed(job, failure(exc))
         return JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
+
+    async def _open(self, held: InFlightJob, before: "Callable[[], Awaitable[None]] | None") -> None:
+        """Give the handler the payload and headers as they were pushed; then call ``before``, also if that fails."""
+        try:
+            held.context.headers = open_envelope(held.job.payload).headers
+            held.context.job = await self.plugins.opened_payload(held.job)
+        finally:
+            if before is not None:
+                await before()
 
     def _limit(self, job: Job) -> timedelta | None:
         limit = job.timeout if job.timeout is not None else self.timeout
         return None if limit is None or limit > LONGEST_WAIT else limit
 
+    async def _parents(self, read: ReadParents, job_id: JobId) -> Sequence[Job]:
+        return [await self.plugins.opened(parent) for parent in await read(job_id)]
+
     async def _result(self, held: InFlightJob) -> Any:
         handler = handler_for(self.handlers, held.job.type)
         if held.job.if_failed is not None and self.read_parents is not None:
-            held.context.read_parents_by(self.read_parents, asyncio.get_running_loop())
+            held.context.read_parents_by(partial(self._parents, self.read_parents), asyncio.get_running_loop())
+        held.context.most_bytes = self.plugins.most_bytes
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))
-        return None if value is None else as_json(value, "result")
+        ignored = value is None or held.context.settles_itself
+        return None if ignored else await self.plugins.sealed_result(held.job, value)
 
     async def _in_time(self, held: InFlightJob, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
         held.context.deadline = self.clock.now() + limit
@@ -95,6 +164,15 @@ class AttemptRunner:
         if wait is None:
             wait = retry_delay(job.backoff, job.failures + 1, self.chance())
         return JobOutcome(token=job.token, outcome=outcome, error=found.error, retry_in=wait, fatal=found.fatal)
+
+
+async def _unless_stopped(held: InFlightJob, hooks: Coroutine[Any, Any, None]) -> None:
+    """Run hooks after an attempt. If the job is stopped meanwhile, they are cancelled, and the job keeps its outcome."""
+    try:
+        await hooks
+    except asyncio.CancelledError:
+        if held.stop_outcome is None:
+            raise
 
 
 def _why(outcome: AttemptOutcome) -> str:

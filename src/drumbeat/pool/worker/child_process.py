@@ -20,6 +20,7 @@ from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.executors import call
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import load
+from drumbeat.pool.worker.log_context import CURRENT_JOB
 
 _LENGTH = struct.Struct(">I")
 
@@ -44,10 +45,15 @@ def _work(request: dict[str, Any], responses: BinaryIO) -> dict[str, Any]:
     def report(share: float, note: str | None) -> None:
         _write(responses, {"progress": share, "note": note})
 
+    def report_lock(is_locked: bool) -> None:
+        _write(responses, {"is_locked": is_locked})
+
     deadline = None if request["deadline"] is None else datetime.fromisoformat(request["deadline"])
-    context = JobContext(Job(**request["job"]), deadline, report)
+    context = JobContext(Job(**request["job"]), deadline, report, request["store_url"], report_lock)
+    context.headers, context.most_bytes = request["headers"], request["most_bytes"]
+    CURRENT_JOB.set(context)
     try:
-        return {"result": as_json(call(load(request["handler"]), context), "result")}
+        return {"result": as_json(call(load(request["handler"]), context), "result", context.most_bytes)}
     except BaseException as exc:
         return {"failure": _failure_json(failure(exc))}
 

@@ -2,14 +2,17 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from drumbeat.core.errors import NotFound
 from drumbeat.core.job import Job, JobId, JobOutcome, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
+from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.store.interface import ClaimRequest, Jobs, Leases, Queue, RenewResult, SettleResult, Workers
 
 log = logging.getLogger(__name__)
@@ -30,19 +33,24 @@ class Claims:
     lease: timedelta
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    store_url: str | None = None  #: the store's URL, for handlers that complete jobs in transactions of their own
+    claimable: ClaimableTypes | None = None  #: which types are paused; None: paused types are not looked up
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
+    on_taken_back: Callable[[Sequence[Job]], Awaitable[None]] | None = None  #: called with jobs that ``expire`` took back
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
         """Write job outcomes and claim up to ``limit`` jobs, in one transaction.
 
         ``alone``: this worker runs no other job, so it can also claim a job that must run alone.
         """
-        claiming = self._claiming(limit, alone=alone) if limit > 0 else None
-        if claiming is not None and not verdicts:
-            return SettleResult(stale=(), claimed=tuple(await self.queue.claim(claiming)))
+        types = await self.claimable.of(self.types) if limit > 0 and self.claimable is not None else self.types
+        claiming = self._claiming(limit, types, alone=alone) if limit > 0 and types is not None else None
+        if not verdicts:
+            claimed = await self.queue.claim(claiming) if claiming is not None else ()
+            return SettleResult(stale=(), claimed=tuple(claimed))
         return await self.queue.settle(self.holder, verdicts, claiming)
 
-    def _claiming(self, limit: int, *, alone: bool) -> ClaimRequest:
+    def _claiming(self, limit: int, types: tuple[str, ...], *, alone: bool) -> ClaimRequest:
         return ClaimRequest(
             pool_id=self.pool_id,
             holder=self.holder,
@@ -51,7 +59,7 @@ class Claims:
             ahead=self.ahead,
             alone=alone,
             capabilities=self.capabilities,
-            types=self.types,
+            types=types,
         )
 
     async def renew(self, tokens: Sequence[Token]) -> RenewResult:
@@ -76,6 +84,12 @@ class Claims:
         """Read the jobs that a job waited for, with their results."""
         return await self.jobs.parents(job_id)
 
+    async def find(self, job_id: JobId) -> Job | None:
+        """Read a job from the store; None if it was deleted."""
+        with suppress(NotFound):
+            return await self.jobs.get(job_id)
+        return None
+
     async def to_stop(self) -> Sequence[Token]:
         """Read which of this worker's jobs must stop because their cancellation was requested."""
         return await self.jobs.to_stop(self.holder)
@@ -95,11 +109,13 @@ class Claims:
 
         There is a wait because the store extends an expired lease once, by its length, before it takes the job back.
         """
-        return await self.jobs.overdue_in(self._claiming(1, alone=True))
+        return await self.jobs.overdue_in(self._claiming(1, self.types, alone=True))
 
     async def expire(self) -> Sequence[Job]:
         """Take back jobs with an expired lease in every pool, so that no reaper is needed while a worker runs."""
         jobs = await self.queue.expire()
         for pool_id, count in Counter(job.pool_id for job in jobs).items():
             log.warning("took back %d jobs of pool %s: their leases were no longer renewed", count, pool_id)
+        if jobs and self.on_taken_back is not None:
+            await self.on_taken_back(jobs)
         return jobs

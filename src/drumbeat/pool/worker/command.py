@@ -15,7 +15,6 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.store_url import has_secret
-from drumbeat.pool.payload import MOST_BYTES
 from drumbeat.pool.worker.context import JobContext, JobFailure
 
 TAIL = 4000  #: how many bytes at the end of the program's standard error are kept
@@ -32,12 +31,12 @@ async def run_command(words: Sequence[str], context: JobContext) -> Any:
     """
     printed, errors = bytearray(), bytearray()
     async with _started(words, context) as (transport, program):
-        await _communicate(program, transport.get_pid(), context.payload, printed, errors)
+        await _communicate(program, transport.get_pid(), context, printed, errors)
         code = transport.get_returncode()
     if code != 0:
         raise JobFailure(f"{words[0]} ended with exit code {code}: {_text(errors).strip() or 'no error output'}")
-    if len(printed) > MOST_BYTES:
-        raise InvalidInput(f"expected {words[0]} to print at most {MOST_BYTES} bytes, got more; print only a file name or URL")
+    if len(printed) > (most := context.most_bytes):
+        raise InvalidInput(f"expected {words[0]} to print at most {most} bytes, got more; print only a file name or URL")
     return _result(printed)
 
 
@@ -88,12 +87,12 @@ async def _end(transport: SubprocessTransport, program: _Program) -> None:
         transport.close()
 
 
-async def _communicate(program: _Program, pid: int, payload: Any, printed: bytearray, errors: bytearray) -> None:
+async def _communicate(program: _Program, pid: int, context: JobContext, printed: bytearray, errors: bytearray) -> None:
     """Send the payload and read the output until the program exits, even if processes it started still hold its pipes."""
     async with asyncio.TaskGroup() as group:
         pipes = [
-            group.create_task(_feed(program.stdin, payload)),
-            group.create_task(_first(program.stdout, printed, MOST_BYTES + 1)),
+            group.create_task(_feed(program.stdin, context.payload)),
+            group.create_task(_first(program.stdout, printed, context.most_bytes + 1)),
             group.create_task(_last(program.stderr, errors, TAIL)),
         ]
         await program.exited.wait()
@@ -107,7 +106,8 @@ def _environment(context: JobContext) -> dict[str, str]:
     """Return the worker's environment variables without secrets, plus variables that describe the job."""
     inherited = {name: value for name, value in os.environ.items() if not _is_secret(name, value)}
     job = {"DRUMBEAT_JOB_ID": context.job_id, "DRUMBEAT_JOB_TYPE": context.type, "DRUMBEAT_JOB_ATTEMPT": str(context.attempt)}
-    return {**inherited, **job}
+    trace = {"TRACEPARENT": context.headers["traceparent"]} if "traceparent" in context.headers else {}
+    return {**inherited, **job, **trace}
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -115,7 +115,8 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 async def _feed(stream: asyncio.StreamWriter | None, payload: Any) -> None:
-    if stream is None:
+    """Write the payload and close the pipe. A program may end without reading it; uvloop then refuses to write."""
+    if stream is None or stream.is_closing():
         return
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         stream.write(json.dumps(payload).encode() + b"\n")

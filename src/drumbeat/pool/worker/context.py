@@ -1,15 +1,20 @@
-"""What a handler gets with a job: the job, its deadline, and how to report progress and failures."""
+"""What a handler gets with a job: the job, its deadline, and how to report progress, failures and completion."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, overload
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job, JobId
+from drumbeat.pool.envelope import seal
+from drumbeat.pool.own_transaction import AwaitedConnection, complete_on, stale_write, transactions_at
+from drumbeat.pool.payload import MOST_BYTES, as_json
 
 Tell = Callable[[float, str | None], None]
 ReadParents = Callable[[JobId], Coroutine[Any, Any, Sequence[Job]]]
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class JobFailure(Exception):
@@ -31,12 +36,28 @@ class JobFailure(Exception):
 class JobContext:
     """What a handler can know about the job it runs, and how it reports progress. Safe to use from any thread."""
 
-    def __init__(self, job: Job, deadline: datetime | None = None, tell: Tell | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        deadline: datetime | None = None,
+        tell: Tell | None = None,
+        store_url: str | None = None,
+        on_lock: Callable[[bool], None] | None = None,
+    ) -> None:
+        """``tell`` is called with the progress; ``store_url`` is the store's URL, which ``complete_on`` needs; ``on_lock`` is
+        called with the new value when ``is_locked`` is set."""
         self.job = job
         self.deadline = deadline  #: when the attempt times out; None: never
         self.cancelled = False  #: True: the job must stop; a handler in a thread should check this and return
+        self.headers: Mapping[str, str] = _NO_HEADERS  #: text that middleware has added to the job when it was pushed
+        self.exception: BaseException | None = None  #: what the handler raised
+        self.most_bytes = MOST_BYTES  #: the largest result that can be stored, in bytes of JSON
+        self.settles_itself = False  #: the handler has called ``complete_on``: only the commit of its transaction counts
+        self.is_locked = False  #: a transaction of the handler has locked the job, so that its lease cannot be renewed
+        self.store_url = store_url
         self._tell = tell
         self._read_parents: tuple[ReadParents, asyncio.AbstractEventLoop] | None = None
+        self._on_lock = on_lock
 
     @property
     def job_id(self) -> JobId:
@@ -87,3 +108,43 @@ class JobContext:
             raise InvalidInput(f"expected progress between 0 and 1, got {share!r}")
         if self._tell is not None:
             self._tell(float(share), None if note is None else str(note))
+
+    @overload
+    def complete_on(self, connection: AwaitedConnection, result: Any = None) -> Awaitable[None]: ...
+
+    @overload
+    def complete_on(self, connection: Any, result: Any = None) -> None: ...
+
+    def complete_on(self, connection: Any, result: Any = None) -> Awaitable[None] | None:
+        """Mark this job as done in the handler's own open transaction, on a connection to the store's own database.
+
+        Commit before the handler returns: if the transaction is rolled back, the attempt has failed. What the handler returns
+        is ignored. Commit soon: the job's lease is not renewed any more. Await the result if the driver is asynchronous.
+        A large ``result`` stays in the store.
+        Raises StaleWrite if the job was taken from this worker; InvalidInput for a connection that cannot be used.
+        """
+        checked, holder = seal(as_json(result, "result")), self.job.holder
+        transactions = transactions_at(self.store_url, "complete_on")
+        if holder is None:
+            raise stale_write(self.job.token)
+        was_locked = self.is_locked
+        self.note_lock(True)
+        try:
+            outcome = complete_on(transactions, connection, holder, self.job.token, checked)
+        except BaseException:
+            self.note_lock(was_locked)
+            raise
+        return None if outcome is None else self._awaited(outcome, was_locked)
+
+    async def _awaited(self, outcome: Awaitable[None], was_locked: bool) -> None:
+        try:
+            await outcome
+        except BaseException:
+            self.note_lock(was_locked)
+            raise
+
+    def note_lock(self, is_locked: bool) -> None:
+        """Note that the handler has called ``complete_on``, and whether its transaction has locked the job."""
+        self.settles_itself, self.is_locked = True, is_locked
+        if self._on_lock is not None:
+            self._on_lock(is_locked)

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Protocol
 
 from drumbeat.core.errors import InvalidInput
@@ -42,7 +44,7 @@ class LoopExecutor:
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
         if not handler.is_async:
-            return await self._threads.run(lambda: handler.invoke(context))
+            return await self._threads.run(partial(copy_context().run, handler.invoke, context))
         try:
             return await handler.invoke(context)
         except (Exception, asyncio.CancelledError):
@@ -60,7 +62,7 @@ class ThreadExecutor(LoopExecutor):
     async def run(self, handler: Handler, context: JobContext) -> Any:
         if handler.is_command:
             return await handler.invoke(context)
-        return await self._threads.run(lambda: call(handler, context))
+        return await self._threads.run(partial(copy_context().run, call, handler, context))
 
 
 class ProcessExecutor:

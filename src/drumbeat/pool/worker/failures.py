@@ -8,7 +8,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.errors import DrumbeatError, InvalidInput, LargeLost
 from drumbeat.core.job import LONGEST_WAIT
 from drumbeat.pool.worker.context import JobFailure
 from drumbeat.runtime.timeouts import truncate
@@ -35,12 +35,12 @@ class ChildProcessFailure(Exception):
 
 
 def failure(exc: BaseException) -> HandlerFailure:
-    """Convert an exception to a failure. An invalid payload or result (InvalidInput) is fatal, because a retry cannot help."""
+    """Convert an exception to a failure. An invalid payload or result is fatal, and so is a lost one: a retry cannot help."""
     if isinstance(exc, ChildProcessFailure):
         return exc.failure
     if isinstance(exc, JobFailure):
         return _from_job_failure(exc)
-    if isinstance(exc, InvalidInput):
+    if isinstance(exc, InvalidInput | LargeLost):
         return HandlerFailure(error=shortened(str(exc)), fatal=True)
     return HandlerFailure(error=shortened(_trace(exc)))
 

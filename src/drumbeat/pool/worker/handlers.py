@@ -1,22 +1,21 @@
 """Loads handlers (the functions or programs that run jobs) by name, and calls them with a job's payload."""
 
-import importlib
 import inspect
-import os
 import shlex
 import shutil
 import sys
 import typing
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.pool.importing import import_object
 from drumbeat.pool.payload import build, is_typed
 from drumbeat.pool.worker.command import run_command
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.options import check_spec
+from drumbeat.pool.worker.task_call import TaskFunction
 
 COMMAND = "command"  #: prefix of a handler that is a program: command:PROGRAM ARGUMENT…
 
@@ -75,7 +74,10 @@ def check_importable(handlers: Handlers) -> None:
 
 
 def handlers_of(given: "Callable[..., Any] | str | Mapping[str, Callable[..., Any] | str]") -> dict[str, Handler]:
-    """Return handlers by job type. ``given`` is one handler for all types, or a mapping; a handler is a function or a name."""
+    """Return handlers by job type. ``given`` is one handler for all types, a task, which is for its own type, or a mapping.
+    A handler is a function or a name."""
+    if isinstance(given, TaskFunction):
+        given = {given.task_name: given}
     by_type = given if isinstance(given, Mapping) else {"": given}
     return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in by_type.items()}
 
@@ -83,11 +85,13 @@ def handlers_of(given: "Callable[..., Any] | str | Mapping[str, Callable[..., An
 def load(spec: str) -> Handler:
     """Load a handler from ``module:function`` or ``command:PROGRAM ARGUMENT…``. Raises InvalidInput that says what is wrong."""
     where, _, what = check_spec(spec).partition(":")
-    return _command(spec, what) if where == COMMAND else describe(_imported(spec, where, what), spec)
+    return _command(spec, what) if where == COMMAND else describe(import_object(spec, "handler", "a function"), spec)
 
 
 def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
     """Make a handler from a function: find its parameters for the payload and the JobContext. Raises InvalidInput."""
+    if isinstance(function, TaskFunction):
+        return _task(function, name)
     label = name or f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
     if not callable(function):
         raise InvalidInput(f"handler {label!r}: expected a function, got {type(function).__name__}")
@@ -100,6 +104,17 @@ def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
         payload_kind=kind,
         context_name=context_name,
         portable=name is not None or _is_importable(function),
+    )
+
+
+def _task(task: TaskFunction, name: str | None) -> Handler:
+    own = task.handler_name
+    return Handler(
+        name=name or own or task.task_name,
+        call=task.run,
+        is_async=task.is_async,
+        context_name="context",
+        portable=name is not None or own is not None,
     )
 
 
@@ -136,34 +151,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(target)
     except (NameError, TypeError, AttributeError):
         return {}
-
-
-def _imported(spec: str, module: str, path: str) -> Any:
-    try:
-        with _modules_of_this_folder():
-            found: Any = importlib.import_module(module)
-    except Exception as exc:
-        raise InvalidInput(f"handler {spec!r}: cannot import {module!r}: {type(exc).__name__}: {exc}") from exc
-    for name in path.split("."):
-        if not hasattr(found, name):
-            raise InvalidInput(f"handler {spec!r}: module {module!r} has no {path!r}; expected a function of that module")
-        found = getattr(found, name)
-    return found
-
-
-@contextmanager
-def _modules_of_this_folder() -> Iterator[None]:
-    """During the block, Python also imports modules from the current folder."""
-    here = os.getcwd()
-    if {"", here} & set(sys.path):
-        yield
-        return
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        if here in sys.path:
-            sys.path.remove(here)
 
 
 def _command(spec: str, line: str) -> Handler:

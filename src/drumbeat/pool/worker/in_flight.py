@@ -50,15 +50,18 @@ class InFlightJob:
     wake: Callable[[], None] = lambda: None  #: called when there is progress to send
     state: JobState = JobState.WAITING
     task: "asyncio.Task[Any] | None" = None  #: the task that runs its handler; None: it is not running
+    is_settled: bool = False  #: the handler has completed the job in a transaction of its own: no outcome is to write
     stop_outcome: AttemptOutcome | None = None  #: the outcome to write, if the handler was asked to stop
     unsent: tuple[float, str | None] | None = None  #: progress and note to send to the store
     began: timedelta = timedelta()
     sure_until: timedelta = timedelta()  #: until this time the lease holds for sure: no other worker can claim the job
 
+    store_url: str | None = None  #: the store's URL, for handlers that complete jobs in transactions of their own
+
     context: JobContext = field(init=False)
 
     def __post_init__(self) -> None:
-        self.context = JobContext(self.job, tell=self._report)
+        self.context = JobContext(self.job, tell=self._report, store_url=self.store_url)
 
     def _report(self, share: float, note: str | None) -> None:
         self.unsent = (share, note)
@@ -127,8 +130,9 @@ class JobTally:
 class InFlight:
     """The jobs that one worker holds. This class only keeps state: it starts no tasks and does not call the store."""
 
-    def __init__(self, plan: WorkPlan, clock: Clock, lease: timedelta) -> None:
+    def __init__(self, plan: WorkPlan, clock: Clock, lease: timedelta, store_url: str | None = None) -> None:
         self._plan = plan
+        self._store_url = store_url
         self._clock = clock
         self._lease = lease
         self._held: dict[JobId, InFlightJob] = {}
@@ -190,7 +194,7 @@ class InFlight:
             loop.call_soon_threadsafe(unsent.set)
 
         for job in jobs:
-            held = InFlightJob(job=job, token=job.token, wake=wake, sure_until=until)
+            held = InFlightJob(job=job, token=job.token, wake=wake, sure_until=until, store_url=self._store_url)
             self._held[job.job_id] = held
             self._waiting.append(held)
             self._alone = held.token if job.must_run_alone else self._alone
@@ -224,6 +228,14 @@ class InFlight:
             self.tally.count(verdict, self._clock.elapsed() - held.began)
             self._decide(held, verdict)
 
+    def finish_settled(self, held: InFlightJob) -> None:
+        """Record that a job is done and needs no outcome: its handler has completed it in a transaction of its own."""
+        held.handler_ended()
+        self._running -= 1
+        self.tally.count(JobOutcome(token=held.token, outcome=AttemptOutcome.DONE), self._clock.elapsed() - held.began)
+        if self.knows(held.token):
+            del self._held[held.token.job_id]
+
     def take_verdicts(self) -> list[JobOutcome]:
         """Remove up to BATCH outcomes from ``verdicts`` and return them, to be written to the store."""
         taken, self.verdicts = self.verdicts[:BATCH], self.verdicts[BATCH:]
@@ -253,6 +265,11 @@ class InFlight:
     def tokens(self) -> list[Token]:
         """Return the tokens of jobs without an outcome: the leases of these jobs must be renewed."""
         return [held.token for held in self._held.values() if held.state in _OPEN]
+
+    def renewable(self) -> list[Token]:
+        """Return the tokens of jobs without an outcome, except jobs that a transaction of their handler has locked: renewing
+        those would wait for that transaction, and the other leases would run out."""
+        return [token for token in self.tokens() if not self._held[token.job_id].context.is_locked]
 
     def renewed(self, tokens: Sequence[Token]) -> None:
         until = self._clock.elapsed() + self._lease
@@ -311,7 +328,8 @@ class InFlight:
 
     def take_progress(self) -> list[tuple[InFlightJob, tuple[float, str | None]]]:
         """Return each job's reported progress that is not sent yet, and mark it as sent."""
-        unsent = [(held, held.unsent) for held in self._held.values() if held.unsent is not None]
+        waiting = (held for held in self._held.values() if not held.context.is_locked)
+        unsent = [(held, held.unsent) for held in waiting if held.unsent is not None]
         for held, _ in unsent:
             held.unsent = None
         return [(held, progress) for held, progress in unsent if progress is not None]

@@ -40,7 +40,7 @@ class LeaseKeeper:
             await _try(self._look_for_turn(), "failed to look for jobs that must run alone")
 
     async def _renew(self) -> None:
-        tokens = self._in_flight.tokens()
+        tokens = self._in_flight.renewable()
         if not tokens:
             return
         renewed = await self._claims.renew(tokens)

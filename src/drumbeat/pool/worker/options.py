@@ -43,6 +43,7 @@ class WorkPlan:
     max_jobs: int | None = None  #: exit after this many jobs, to be replaced by a new worker
     max_memory_mb: int | None = None  #: exit when the worker uses more memory
     prefetch: int | None = None  #: jobs to claim in advance; None: as many as the worker runs in 20 ms
+    middleware: tuple[str, ...] = ()  #: hooks around each attempt, as module:object, after those of the settings
     gather: timedelta = timedelta(milliseconds=2)  #: how long to collect results before they are written together
 
     def __post_init__(self) -> None:
@@ -109,11 +110,12 @@ def check_spec(spec: str) -> str:
 
 def changed_handlers(current: Mapping[str, str], added: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
     """Return a pool's handlers after adding some and removing some. Raises InvalidInput if a type to remove has no handler."""
-    for kind in removed:
+    gone = tuple(removed)
+    for kind in gone:
         if kind not in current:
             known = ", ".join(repr(each) for each in sorted(current)) or "none"
             raise InvalidInput(f"type {kind!r} has no handler to remove; types with a handler: {known}")
-    return {kind: spec for kind, spec in current.items() if kind not in set(removed)} | {**added}
+    return {kind: spec for kind, spec in current.items() if kind not in gone} | {**added}
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -167,6 +169,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "max_jobs": _whole,
     "max_memory_mb": _whole,
     "prefetch": _whole,
+    "middleware": _names,
     "gather": _seconds,
 }
 PLAN_FIELDS = tuple(_READERS)
@@ -175,6 +178,7 @@ _EXPECTED = {
     "mode": f"one of {', '.join(Mode)}",
     "executor": f"one of {', '.join(ExecutorKind)}",
     "capabilities": "a list of names",
+    "middleware": "a list of module:object",
     "concurrency": "a whole number",
     "max_jobs": "a whole number",
     "max_memory_mb": "a whole number",

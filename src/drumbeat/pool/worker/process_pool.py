@@ -13,6 +13,7 @@ from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.failures import ChildProcessFailure, HandlerFailure
 
 _LENGTH = struct.Struct(">I")
+_ENDS = {"result", "failure"}  #: a message with one of these is the last about a job
 _COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
 
 
@@ -54,9 +55,12 @@ async def _start() -> Process:
 
 async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
     try:
-        await _send(process, {"handler": handler, "job": _job(context), "deadline": _iso(context.deadline)})
-        while "progress" in (message := await _receive(process)):
-            context.progress(message["progress"], message["note"])
+        await _send(process, _request(handler, context))
+        while not _ENDS & (message := await _receive(process)).keys():
+            if "is_locked" in message:
+                context.note_lock(message["is_locked"])
+            else:
+                context.progress(message["progress"], message["note"])
     except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
         code = await process.wait()
         raise ChildProcessFailure(
@@ -66,6 +70,17 @@ async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
         wait = None if failed["retry_in"] is None else timedelta(seconds=failed["retry_in"])
         raise ChildProcessFailure(HandlerFailure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
     return message["result"]
+
+
+def _request(handler: str, context: JobContext) -> dict[str, Any]:
+    return {
+        "handler": handler,
+        "job": _job(context),
+        "deadline": _iso(context.deadline),
+        "store_url": context.store_url,
+        "headers": dict(context.headers),
+        "most_bytes": context.most_bytes,
+    }
 
 
 def _job(context: JobContext) -> dict[str, Any]:
@@ -80,6 +95,9 @@ def _job(context: JobContext) -> dict[str, Any]:
         "max_attempts": job.max_attempts,
         "lease_epoch": job.lease_epoch,
         "if_failed": job.if_failed,
+        "lease_owner": job.lease_owner,
+        "lease_pool": job.lease_pool,
+        "lease_instance": job.lease_instance,
     }
 
 

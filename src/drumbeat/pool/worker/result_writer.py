@@ -45,37 +45,54 @@ class ResultWriter:
             if not verdicts:
                 raise
             log.warning("the store refused %d results: %s; writing them one by one", len(verdicts), describe(exc))
-            written = WriteResult(refused=await self._one_by_one(verdicts))
+            written = await self._one_by_one(verdicts)
         else:
             self._log_stale(verdicts, settled.stale)
             written = WriteResult(asked=asked, claimed=tuple(settled.claimed), dropped=self._dropped(verdicts, settled.stale))
         self._repeated.difference_update(verdict.token for verdict in verdicts)
         return written
 
-    async def _one_by_one(self, verdicts: Sequence[JobOutcome]) -> tuple[JobOutcome, ...]:
-        """Write outcomes one by one. If the store refuses a result, write a failure instead; returns these failures."""
-        refused = []
+    async def _one_by_one(self, verdicts: Sequence[JobOutcome]) -> WriteResult:
+        """Write outcomes one by one. If the store refuses a result, write a failure instead. Raises StoreUnavailable; then the
+        caller writes all outcomes again, also those written here, which ``_repeated`` has noted."""
+        refused, dropped = [], []
         for verdict in verdicts:
+            instead = None
             try:
-                await self._write(verdict)
+                is_dropped = await self._write(verdict)
             except StoreUnavailable:
                 raise
             except Exception as exc:
                 instead = _refused(verdict, exc)
-                await self._write_refusal(instead)
-                refused += [instead] if verdict.outcome is AttemptOutcome.DONE else []
-        return tuple(refused)
+                is_dropped = await self._write_refusal(instead)
+            if is_dropped:
+                dropped.append(verdict)
+            elif instead is not None and verdict.outcome is AttemptOutcome.DONE:
+                refused.append(instead)
+        return WriteResult(refused=tuple(refused), dropped=tuple(dropped))
 
-    async def _write(self, verdict: JobOutcome) -> None:
-        self._log_stale([verdict], (await self._claims.settle([verdict], 0)).stale)
-
-    async def _write_refusal(self, verdict: JobOutcome) -> None:
+    async def _write(self, verdict: JobOutcome) -> bool:
+        """Write one outcome. Returns whether it is dropped because it came too late."""
         try:
-            await self._write(verdict)
+            stale = (await self._claims.settle([verdict], 0)).stale
+        except StoreUnavailable:
+            self._repeated.add(verdict.token)
+            raise
+        self._log_stale([verdict], stale)
+        is_dropped = bool(self._dropped([verdict], stale))
+        if not is_dropped:
+            self._repeated.add(verdict.token)
+        return is_dropped
+
+    async def _write_refusal(self, verdict: JobOutcome) -> bool:
+        """Write a failure in place of a refused result. Returns whether it is dropped because it came too late."""
+        try:
+            return await self._write(verdict)
         except StoreUnavailable:
             raise
         except Exception:
             log.exception("failed to record the outcome of job %s; it is retried when its lease runs out", verdict.token.job_id)
+            return False
 
     def _dropped(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> tuple[JobOutcome, ...]:
         gone = set(stale) - self._repeated

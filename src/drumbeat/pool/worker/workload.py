@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from drumbeat.core.clock import Clock
@@ -16,6 +17,7 @@ from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.in_flight import InFlight, InFlightJob, JobState
 from drumbeat.pool.worker.lease_keeper import LeaseKeeper
 from drumbeat.pool.worker.options import Mode, WorkPlan
+from drumbeat.pool.worker.own_commit import confirm_outcome
 from drumbeat.pool.worker.result_writer import ResultWriter
 from drumbeat.runtime.worker import DrainResult, Measurement, WorkloadFigures
 
@@ -54,9 +56,10 @@ class JobWorkload:
         self._memory_mb = memory_mb
         self._stack = AsyncExitStack()
         self._attempts: AttemptRunner | None = None
-        self.in_flight = InFlight(plan, clock, claims.lease)
+        self.in_flight = InFlight(plan, clock, claims.lease, claims.store_url)
         self._writer = ResultWriter(claims)
         self._keeper = LeaseKeeper(self.in_flight, claims, clock, self._changed)
+        self._confirm = partial(confirm_outcome, claims, clock)
         self._wake = asyncio.Event()  #: wakes the task that writes outcomes and claims jobs
         self._wants_jobs = asyncio.Event()  #: slots are free, and the last claim brought fewer jobs than asked for
         self._idle = asyncio.Event()  #: the worker holds no job
@@ -268,10 +271,10 @@ class JobWorkload:
             if held is None or self._attempts is None:
                 return
             try:
-                verdict = await self._attempts.verdict(held, self._tell_begun if self._plan.prefetch else None)
+                ended = await self._attempts.verdict(held, self._tell_begun if self._plan.prefetch else None, self._confirm)
             except asyncio.CancelledError:
                 return
-            self._finish(held, verdict)
+            self._finish(held, None if held.is_settled else ended)
             if turn % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
             if (held := self.in_flight.next(self._lingering)) is not None:
@@ -297,11 +300,18 @@ class JobWorkload:
         self._fill()
         self._wake.set()
 
-    def _finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
-        if held.state is JobState.LOST:
+    def _finish(self, held: InFlightJob, verdict: JobOutcome | None) -> None:
+        """Note the outcome of a job; None: its handler has completed it in the store itself."""
+        if verdict is None:
+            self.in_flight.finish_settled(held)
+        else:
+            self.in_flight.finish(held, verdict)
+        if held.state is JobState.LOST and verdict is not None:
             log.warning("job %s was taken from this worker; its result is dropped", held.job.job_id)
+        if held.state is JobState.LOST or verdict is None:
             self._may_claim = True
-        self.in_flight.finish(held, verdict)
+        if self.in_flight.is_spent:
+            self._done.set()
         self._changed()
 
     def _changed(self) -> None:

@@ -86,13 +86,19 @@ class ConnectedHost:
             return self.may_hold(name)
         return bool(place == self.settings.name) or self.may_hold(name, is_found=True)
 
-    def note_start(self, name: Name) -> None:
-        """Note that a request to start this worker is being sent to the host."""
+    def note_start(self, name: Name) -> timedelta | None:
+        """Note that a request to start this worker is being sent to the host. Returns, for ``note_not_started``, until when an
+        earlier start without an answer may still take effect; None if there was none."""
+        earlier = self._sent.get(name)
         self._sent[name] = self._clock.elapsed() + self._common.settle
+        return earlier
 
-    def note_unsent(self, name: Name) -> None:
-        """Note that the request to start this worker could not be sent to the host."""
-        self._sent.pop(name, None)
+    def note_not_started(self, name: Name, earlier: timedelta | None) -> None:
+        """Note that the request to start this worker was not sent, or was refused. An ``earlier`` start is still noted."""
+        if earlier is None:
+            self._sent.pop(name, None)
+        else:
+            self._sent[name] = earlier
 
     async def look(self) -> HostView:
         """Read which workers of this store are on the host, and how many slots are taken there. Raises Unanswered."""

@@ -176,17 +176,22 @@ class SshSpawner:
             "command": order.command_line(self._settings.command_of(host.settings)),
             "environment": {**self._environment, **order.environment, POOL: name[0], WORKER: name[1]},
         }
-        host.note_start(name)
+        earlier = host.note_start(name)
         try:
             answer = await host.ask(request)
         except LostAnswer as exc:
             raise SpawnAmbiguous(f"{subject} may have been started: {exc}; list the workers before trying again") from exc
         except Unanswered as exc:
-            host.note_unsent(name)
+            host.note_not_started(name, earlier)
+            if earlier is not None:
+                raise SpawnAmbiguous(f"{subject} may have been started there before: {exc}; trying again later") from exc
             log.warning("could not start %s: %s; trying the next host", subject, exc)
             return exc
         except AgentRefused as exc:
             if exc.kind == "full":
+                host.note_not_started(name, earlier)
+                if earlier is not None:
+                    raise SpawnAmbiguous(f"{subject} may be starting there since before: {exc}; trying again later") from exc
                 return None
             cause = SpawnCause.BAD_REQUEST if exc.kind == "start" else SpawnCause.TRANSIENT
             raise SpawnFailed(f"{subject} could not be started: {exc}", cause=cause) from exc

@@ -31,6 +31,16 @@ class JobsContract(CountsContract):
         assert [job.payload for job in await store.jobs.list(pool.pool_id, after=ids[0], limit=1)] == [2]
         assert [job.payload for job in await store.jobs.list(pool.pool_id, after=ids[1])] == [3]
 
+    async def test_jobs_are_not_listed_after_a_job_of_another_pool(self, store: Store, pool: PoolRow) -> None:
+        other = await store.pools.create(new_pool())
+        [elsewhere] = await pushed(store, other, 0)
+        [named] = await store.queue.push(other.pool_id, [NewJob(payload=0, job_id=JobId(unique("named")))])
+        await pushed(store, pool, 1)
+
+        for after in (elsewhere, named, JobId("j999999999999")):
+            with pytest.raises(NotFound, match=after):
+                await store.jobs.list(pool.pool_id, after=after)
+
     async def test_jobs_are_listed_by_what_they_are(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, type="x")
         await pushed(store, pool, 2, type="y", group="g")

@@ -170,7 +170,7 @@ class ChangeTemplatesContract(Given):
     async def test_the_config_of_a_used_template_stays(self, store: Store) -> None:
         stored = await store.templates.note_use((await made(store, config=AWKWARD)).template_id)
 
-        with pytest.raises(Refused, match="copy it"):
+        with pytest.raises(Refused, match="copy the template"):
             await store.templates.save(replace(stored, config={**AWKWARD, "load_mode": "FIXED"}))
 
         assert await store.templates.get(stored.template_id) == stored

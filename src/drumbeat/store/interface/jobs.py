@@ -155,7 +155,7 @@ class Jobs(Protocol):
         limit: int = 100,
     ) -> Sequence[Job]:
         """Return jobs in the order of pushing, starting after the job ``after``. ``worker_id`` selects jobs held by a worker of
-        this pool, ``holder`` jobs held by a worker of any pool."""
+        this pool, ``holder`` jobs held by a worker of any pool. Raises NotFound if this pool has no job ``after``."""
         ...
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:

@@ -147,3 +147,16 @@ async def transact_again(database: Database, make: Callable[[], Script[T]]) -> T
         except Deadlock:
             continue
     return await database.transact(make())
+
+
+def run_script_blocking(script: Script[T], perform: Callable[[str, Values | Bulk | MayConflict], Rows]) -> T:
+    """Run a script to its end in this thread: call ``perform`` for each query that it yields. Returns the script's result."""
+    try:
+        name, values = next(script)
+        while True:
+            name, values = script.send(perform(name, values))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        script.close()

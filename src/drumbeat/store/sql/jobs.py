@@ -56,7 +56,7 @@ class SqlJobs:
             "worker_id": worker_id,
             "holder_pool": None if worker_id is None else pool_id,
             "instance": None,
-            "after": 0 if after is None else (await self._row(after))["seq"],
+            "after": 0 if after is None else await self._number(pool_id, after),
             "limit": limit,
             **(holder_values(holder) if holder else {}),
         }
@@ -185,13 +185,24 @@ class SqlJobs:
         pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
         return (await prune_all(SqlPruning(self._database), pools, kinds, older_than, told)).total()
 
+    async def _number(self, pool_id: PoolId, job_id: JobId) -> int:
+        """Return the number of a job of this pool. Raises NotFound, also for a job of another pool."""
+        row = await self._found(job_id)
+        if row is None or row["pool_id"] != pool_id:
+            raise NotFound(f"cannot list the jobs after {job_id!r}: this pool has no such job; list from the start")
+        return int(row["seq"])
+
     async def _row(self, job_id: JobId) -> Row:
+        row = await self._found(job_id)
+        if row is None:
+            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
+        return row
+
+    async def _found(self, job_id: JobId) -> Row | None:
         number = number_of(job_id)
         by_id, by_number = ("find_job_by_id", {"job_id": job_id}), ("find_job_by_number", {"seq": number})
         rows = await self._database.read(*(by_id if number is None else by_number))
-        if not rows:
-            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
-        return rows[0]
+        return rows[0] if rows else None
 
 
 def claimable_capabilities(group: Row) -> Iterator[str]:

@@ -6,7 +6,7 @@ PgBouncer is detected when the store opens: the server process that runs a query
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import cache
@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from drumbeat.core.errors import AlreadyExists, DrumbeatError, InvalidInput, InvalidSettings, MissingExtra, StoreUnavailable
-from drumbeat.core.job import JobId, NewJob
-from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, Deadlock, MayConflict, Rows, Script, Values, run_script
 from drumbeat.store.sql.postgres_connection_cache import ConnectionCache
 from drumbeat.store.sql.postgres_dialect import dialect
-from drumbeat.store.sql.postgres_notify import PostgresNotify, channel_of
+from drumbeat.store.sql.postgres_notify import PostgresNotify
 from drumbeat.store.sql.postgres_push_fastpath import PushFastpath, StatementConnection
-from drumbeat.store.sql.postgres_queue import PostgresQueue, push_script
+from drumbeat.store.sql.postgres_queue import PostgresQueue
 from drumbeat.store.sql.queries import Query, SqlTable, load_queries, load_table_queries
 
 if TYPE_CHECKING:
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STREAMED_ROWS = 500
+_APART = 10.0  #: time limit in seconds to connect for one query, and to run it
 
 #: Planner settings. Each statement is planned once, since planning a claim takes longer than running it. A plan made while a
 #: table is empty must stay fast when it is full, so an index is read in order: LIMIT then ends the scan early.
@@ -269,55 +268,16 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def push_on(
-    connection: "asyncpg.Connection[Any]",
-    pool_id: PoolId,
-    jobs: Sequence[NewJob],
-    *,
-    schema: str = "drumbeat",
-    home: Callable[[], Awaitable[tuple[str, str]]] | None = None,
-) -> Sequence[JobId]:
-    """Push jobs on the caller's connection, in the caller's transaction. Workers see the jobs and wake up when it commits.
-
-    ``home`` returns the name of the store's database and the start time of its server. Raises InvalidInput for a connection
-    to another database or of another driver. The driver's own errors are not translated to Drumbeat's errors.
-    """
-    known = _loaded(schema)
-    _expect_our_driver(connection)
-    if home is not None:
-        await _expect_same_database(await _run(connection, known["find_home"], {}), home)
-
-    async def perform(name: str, values: Values | Bulk | MayConflict) -> Rows:
-        if isinstance(values, Bulk | MayConflict):
-            raise InvalidInput(f"query {name}: expected a mapping of values, got a {type(values).__name__}")
-        return await _run(connection, known[name], values)
-
-    return await run_script(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
-
-
-def _expect_our_driver(connection: object) -> None:
-    asyncpg = _driver()
-    if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
-        kind = type(connection)
-        raise InvalidInput(
-            f"connection: expected an asyncpg connection, got {kind.__module__}.{kind.__qualname__}; "
-            "use push, which has its own transaction"
-        )
-
-
-async def _expect_same_database(found: Rows, home: Callable[[], Awaitable[tuple[str, str]]]) -> None:
-    store, given = await home(), (found[0]["database"], found[0]["started"])
-    if given != store:
-        where = "of another server" if given[0] == store[0] else f"to {given[0]!r}"
-        raise InvalidInput(
-            f"connection: expected a connection to the store's own database {store[0]!r}, got one {where}; "
-            "use push, which has its own transaction"
-        )
-
-
-@cache
-def _loaded(schema: str) -> Mapping[str, Query]:
-    return load_queries(dialect(schema))
+async def read_apart(url: str, query: Query, values: Values) -> Rows:
+    """Connect to the store's database at ``url`` only to run one query. Raises StoreUnavailable, InvalidSettings."""
+    try:
+        connection = await _driver().connect(url, timeout=_APART, command_timeout=_APART, statement_cache_size=0)
+        try:
+            return await _run(connection, query, values)
+        finally:
+            await connection.close(timeout=_APART)
+    except driver_errors() as exc:
+        raise PostgresDatabase(url).translated(exc) from exc
 
 
 async def _run(

@@ -69,11 +69,6 @@ class PostgresQueue(SqlQueue):
         self._cursors.clear()
         await super().notify(pool_ids)
 
-    async def home(self) -> tuple[str, str]:
-        """Identify the store's database: return its name and the start time of its server."""
-        [found] = await self._database.read("find_home", {})
-        return found["database"], found["started"]
-
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         if not are_plain(jobs):
             return await self._push_others(pool_id, jobs)
@@ -108,7 +103,7 @@ class PostgresQueue(SqlQueue):
         done = [verdict for verdict in first if self._is_quick(verdict)]
         others = [verdict for verdict in first if not self._is_quick(verdict)]
         began, cursor = self._cursor(claiming)
-        values = _done_values(holder, done, numbers) | (_claim_values(claiming, cursor) if claiming else {})
+        values = done_values(holder, done, numbers) | (_claim_values(claiming, cursor) if claiming else {})
         query = "settle_and_claim" if claiming and claiming.limit > 0 else "settle_done"
         if others:
             settled, rows = await transact_again(self._database, lambda: _settle(holder, others, numbers, query, values))
@@ -298,7 +293,8 @@ def _claim_values(claiming: ClaimRequest, cursor: ClaimCursor) -> dict[str, Any]
     }
 
 
-def _done_values(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> dict[str, Any]:
+def done_values(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> dict[str, Any]:
+    """Return the query values that mark the jobs of these outcomes as done; outcomes other than done are left out."""
     done = [verdict for verdict in verdicts if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
     return holder_values(holder) | {
         "seqs": [numbers[verdict.token.job_id] for verdict in done],

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 
 _CONNECTOR_NAMES = {
     "password": "SNOWFLAKE",
@@ -12,7 +13,6 @@ _CONNECTOR_NAMES = {
     "oauth": "OAUTH",
     "token": "PROGRAMMATIC_ACCESS_TOKEN",
 }
-_VARIABLE = "DRUMBEAT_STORE_PASSWORD"
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
@@ -54,7 +54,8 @@ class SnowflakeSignIn:
                 ("password", "; or add private_key_file=FILE to its URL") if self.way == "password" else ("token", "")
             )
             raise InvalidSettings(
-                f"expected the {secret} of the Snowflake store in the environment variable {_VARIABLE}, got none{others}"
+                f"expected the {secret} of the Snowflake store in the environment variable {PASSWORD_VARIABLE}, "
+                f"got none{others}"
             )
 
     def parameters(self) -> dict[str, Any]:

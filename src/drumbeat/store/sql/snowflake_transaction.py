@@ -11,7 +11,6 @@ is not committed. If the reply to a COMMIT came late, the session asks Snowflake
 
 import hashlib
 import time
-from collections.abc import Callable
 from typing import Any
 
 from drumbeat.core.errors import StoreUnavailable
@@ -26,17 +25,16 @@ _DEFINES = ("CREATE", "DROP", "ALTER")
 class SnowflakeTransaction:
     """A transaction of one session, used like a cursor."""
 
-    def __init__(self, session: Any, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, session: Any, name: str) -> None:
         self._cursor = session.cursor()
         self._name = name
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cursor, name)
 
     def begin(self) -> None:
-        self._began = self._clock()
+        self._began = time.monotonic()
         self._cursor.execute(f"BEGIN NAME {self._name}")
 
     def execute(self, sql: str, values: Any = None) -> Any:
@@ -44,7 +42,7 @@ class SnowflakeTransaction:
         begins a new transaction."""
         result = self._cursor.execute(sql, values)
         if sql.lstrip().upper().startswith(_DEFINES):
-            self._began = self._clock()
+            self._began = time.monotonic()
         return result
 
     def commit(self) -> None:
@@ -56,7 +54,7 @@ class SnowflakeTransaction:
             raise StoreUnavailable("a transaction in Snowflake was aborted before it could be committed; try again")
 
     def _seconds(self) -> float:
-        return self._clock() - self._began
+        return time.monotonic() - self._began
 
     def _was_committed(self) -> bool:
         [(last,)] = self._cursor.execute("SELECT LAST_TRANSACTION()").fetchall()
@@ -76,7 +74,7 @@ def abort_abandoned(session: Any, name: str) -> int:
     found = [row for row in _rows(cursor.execute("SHOW TRANSACTIONS")) if str(row["name"]).lower() == name]
     old = [row for row in found if (now - row["started_on"]).total_seconds() > ABANDONED]
     for row in old:
-        cursor.execute(f"SELECT SYSTEM$ABORT_TRANSACTION({int(row['id'])})")
+        cursor.execute("SELECT SYSTEM$ABORT_TRANSACTION(?)", [int(row["id"])])
     return len(old)
 
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
 from drumbeat.store.interface import StoreTraits
-from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values
+from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script_blocking
 from drumbeat.store.sql.queries import Dialect, Query, SqlTable, load_queries, load_table_queries
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
@@ -226,15 +226,7 @@ class SqliteDatabase:
 
     def _drive(self, connection: sqlite3.Connection, script: Script[T]) -> T:
         """Run each query of a script in this thread, and return the script's result."""
-        try:
-            name, values = next(script)
-            while True:
-                name, values = script.send(_run(connection, self._queries[name], values))
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            script.close()
+        return run_script_blocking(script, lambda name, values: _run(connection, self._queries[name], values))
 
     def _read_batch(self, connection: sqlite3.Connection, calls: Sequence[QueuedCall]) -> list[CallOutcome]:
         return [self._attempt(connection, call) for call in calls]

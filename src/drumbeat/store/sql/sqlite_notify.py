@@ -21,7 +21,7 @@ class SqliteNotify:
     """Wakes waiting processes through named pipes in the folder ``<file>-wake``."""
 
     def __init__(self, path: Path) -> None:
-        self._folder = path.with_name(f"{path.name}-wake")
+        self._folder = _folder_of(path)
         self._pipe: Path | None = None
         self._reading = -1
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,12 +88,25 @@ class SqliteNotify:
         self._write()
 
     def _write(self) -> None:
-        try:
-            pipes = os.listdir(self._folder)
-        except OSError:
-            return
-        for pipe in pipes:
-            _write_to(self._folder / pipe)
+        _wake_folder(self._folder)
+
+
+def wake_waiting(path: Path) -> None:
+    """Wake every process that waits for jobs in the SQLite file at ``path``."""
+    _wake_folder(_folder_of(path))
+
+
+def _folder_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wake")
+
+
+def _wake_folder(folder: Path) -> None:
+    try:
+        pipes = os.listdir(folder)
+    except OSError:
+        return
+    for pipe in pipes:
+        _write_to(folder / pipe)
 
 
 def _write_to(pipe: Path) -> None:

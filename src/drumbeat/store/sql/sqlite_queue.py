@@ -31,13 +31,8 @@ class SqliteQueue(SqlQueue):
     """The job queue in SQLite. Only one script writes at a time, so rows that it has read do not change until it ends."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        if are_plain(jobs):
-            ids = await self._database.transact(_push_plain(pool_id, _plain_values(jobs)))
-        else:
-            for job in jobs:
-                check_chosen_job_id(job)
-            order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
-            ids = await self._database.transact(_push(pool_id, jobs, [new_job_values(job) for job in jobs], order))
+        script = _push_plain(pool_id, _plain_values(jobs)) if are_plain(jobs) else push_script(pool_id, jobs)
+        ids = await self._database.transact(script)
         await self._notifier.notify(pool_id)
         return ids
 
@@ -55,6 +50,14 @@ class SqliteQueue(SqlQueue):
         return SettleResult(
             stale=refused_tokens(verdicts, accepted), claimed=tuple(self._claimed_jobs(claiming, rows)) if claiming else ()
         )
+
+
+def push_script(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
+    """Push jobs in the transaction that runs this script, which must hold the file's write lock."""
+    for job in jobs:
+        check_chosen_job_id(job)
+    order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
+    return _push(pool_id, jobs, [new_job_values(job) for job in jobs], order)
 
 
 def _plain_values(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
@@ -136,17 +139,18 @@ def _settle(
     first = one_outcome_per_job(verdicts)
     done = [verdict for verdict in first if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
     others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
-    accepted, pools = yield from _done(holder, done, numbers)
+    accepted, pools = yield from settle_done(holder, done, numbers)
     if others:
         settled = yield from settle_locked(holder, others, numbers)
         accepted, pools = accepted | set(settled.held), pools | settled.pools
     return accepted, pools, (yield from _claim(claiming)) if claiming else ()
 
 
-def _done(
+def settle_done(
     holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]
 ) -> Script[tuple[set[Token], set[PoolId]]]:
-    """Record that jobs are done. Returns the tokens that were valid, and the pools in which other jobs became ready."""
+    """Mark jobs as done, in the transaction that runs this script. Returns the tokens that were still valid, and the pools in
+    which other jobs became ready."""
     if not verdicts:
         return set(), set()
     outcomes = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]

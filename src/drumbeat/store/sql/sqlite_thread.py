@@ -5,6 +5,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +46,12 @@ class DatabaseThread:
         self._perform = perform
         self._queue: queue.SimpleQueue[QueuedCall | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._ended: Future[None] = Future()  #: done when the thread has closed its connection
 
     async def open(self) -> None:
         opened = asyncio.get_running_loop().create_future()
         call = QueuedCall(lambda connection: None, opened, asyncio.get_running_loop())
+        self._ended = Future()
         self._thread = threading.Thread(target=self._work, args=(call,), name=f"sqlite-{self._name}", daemon=True)
         self._thread.start()
         await opened
@@ -56,7 +59,8 @@ class DatabaseThread:
     async def close(self) -> None:
         if self._thread is not None:
             self._queue.put(None)
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.wrap_future(self._ended)  # needs no other thread, so it also works while the process exits
+            self._thread.join()
             self._thread = None
 
     async def submit(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
@@ -68,6 +72,12 @@ class DatabaseThread:
         return await call.waiter
 
     def _work(self, opened: QueuedCall) -> None:
+        try:
+            self._serve(opened)
+        finally:
+            self._ended.set_result(None)
+
+    def _serve(self, opened: QueuedCall) -> None:
         try:
             connection = self._connect()
         except Exception as exc:

@@ -1,10 +1,14 @@
-"""Idempotency keys: a request repeated with its key gets the first response again and has no further effect."""
+"""Idempotency keys: a request repeated with its key gets the first response again and has no further effect.
+
+A key is reserved for a day before the request is processed, and freed only if the request fails. So a request that succeeded
+has no further effect even if its response could not be stored, or the server died: then a repeated request is refused.
+"""
 
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
@@ -15,10 +19,11 @@ from drumbeat.web.app_state import AppState
 
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
-KEPT_FOR = timedelta(days=1)
-HOLD_FOR = timedelta(minutes=2)  #: how long a key stays reserved if the server dies before it has answered
+KEPT_FOR = timedelta(days=1)  #: how long a key is reserved and, from then on, its response is stored
 KEY_PATTERN = r"^[\x21-\x7e]{1,200}$"
 _LARGEST = 1024 * 1024  #: bytes; a larger response is not stored
+_PAUSES = (timedelta(seconds=1), timedelta(minutes=1))  #: first and longest pause before a failed write is retried
+_RETRIES = 60
 
 log = logging.getLogger(__name__)
 
@@ -28,32 +33,50 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 async def with_idempotency_key(request: Request, work: Handler) -> Response:
     """Process a request, unless its idempotency key was used for the same request before: then return the stored response.
 
-    Raises InvalidInput if the key was used for a different request, Refused if the first request is still being processed.
+    Raises InvalidInput if the key was used for a different request, Refused if there is no response to the first request: it
+    is still being processed, or the response was lost or too large.
     """
     state: AppState = request.app.state.app_state
+    answers = state.plane.store.answers
     key, fingerprint = _key(request), state.fingerprint(await _content(request))
-    stored = await state.plane.store.answers.hold(key, fingerprint, HOLD_FOR)
+    stored = await answers.hold(key, fingerprint, KEPT_FOR)
     if stored is not None:
         return _replay(stored, fingerprint)
     try:
         response = await work(request)
     except BaseException:
-        with _store_errors_logged(key):
-            await state.plane.store.answers.forget(key)
+        await _write(state, key, partial(answers.forget, key))
         raise
-    with _store_errors_logged(key):
-        await _store(state, key, response)
+    if response.status_code >= 300:
+        await _write(state, key, partial(answers.forget, key))
+    elif len(response.body) <= _LARGEST:
+        await _write(state, key, partial(answers.give, key, _answer(response), KEPT_FOR))
     return response
 
 
-@contextmanager
-def _store_errors_logged(key: str) -> Iterator[None]:
-    """Log a StoreError of the block instead of raising it: the client still gets its response, and the reserved key expires."""
+async def _write(state: AppState, key: str, write: Callable[[], Awaitable[None]]) -> None:
+    """Store a response or free a key. If the store fails, the client is answered anyway, and the write is retried later."""
     try:
-        yield
+        await write()
     except StoreError as exc:
-        seconds = HOLD_FOR.total_seconds()
-        log.warning("failed to store the response for %s %s or free the key: %s; it expires in %g s", KEY, key, exc, seconds)
+        log.warning("failed to store the response for %s %s or free the key: %s; retrying", KEY, key, exc)
+        state.start_task(_retry(state, key, write))
+
+
+async def _retry(state: AppState, key: str, write: Callable[[], Awaitable[None]]) -> None:
+    """Try a failed write again, for about an hour. Raises nothing, since an error would stop the server."""
+    pause, longest = _PAUSES
+    for _ in range(_RETRIES):
+        await state.clock.sleep(pause)
+        pause = min(pause * 2, longest)
+        try:
+            await write()
+        except StoreError:
+            continue
+        except Exception:
+            log.exception("failed to store the response for %s %s or free the key", KEY, key)
+        return
+    log.warning("gave up storing the response for %s %s or freeing the key; requests with this key are refused", KEY, key)
 
 
 def _key(request: Request) -> str:
@@ -74,16 +97,14 @@ def _replay(stored: StoredAnswer, fingerprint: str) -> Response:
     if stored.fingerprint != fingerprint:
         raise InvalidInput(f"header.{KEY}: this key was used for a different request; use a new key for each request")
     if stored.answer is None:
-        raise Refused(f"a request with this {KEY} is still being processed; retry in a moment")
+        raise Refused(
+            f"a request with this {KEY} is still being processed, or its response was lost or too large to store; retry in a "
+            f"moment, or check whether the request took effect, and if it did not, send it with a new key"
+        )
     headers = {REPLAYED: "true"} | ({"Location": stored.answer.location} if stored.answer.location else {})
     return Response(stored.answer.body, stored.answer.status, headers, "application/json")
 
 
-async def _store(state: AppState, key: str, response: Response) -> None:
-    """Store a 2xx response of at most 1 MiB under its idempotency key; else free the key, so that the request can run again."""
-    body = bytes(response.body)
-    if response.status_code >= 300 or len(body) > _LARGEST:
-        await state.plane.store.answers.forget(key)
-        return
-    answer = RequestAnswer(status=response.status_code, body=body.decode(), location=response.headers.get("Location"))
-    await state.plane.store.answers.give(key, answer, KEPT_FOR)
+def _answer(response: Response) -> RequestAnswer:
+    body = bytes(response.body).decode()
+    return RequestAnswer(status=response.status_code, body=body, location=response.headers.get("Location"))

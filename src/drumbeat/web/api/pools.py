@@ -16,13 +16,14 @@ from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.paging import by_number
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import After, Id, Limit, Moment, Page
-from drumbeat.web.api.shapes_pools import Counts, NewPool, Pause, PoolShape, PoolStanding
+from drumbeat.web.api.shapes_pools import Counts, NewPool, Pause, PoolShape, PoolStanding, Resumption
 from drumbeat.web.api.shapes_runs import BeatShape, EventShape, LogShape, SampleShape, WholeBeat, WorkerShape
 
 router = checked("pools")
 
 POOLS = f"{PREFIX}/pools"
 UNTIL_RESUMED = Pause()
+WHOLE_POOL = Resumption()
 _POOL = f"{POOLS}/{{pool_id}}"
 _LINKS = {name: f"{name}_pool" for name in ("show", "pause", "resume")} | {"push": "push_job", "list": "list_jobs"}
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
@@ -64,6 +65,7 @@ async def show_pool(pool_id: Id, plane: Plane) -> PoolStanding:
     return PoolStanding(
         pool=PoolShape.model_validate(found.pool),
         paused=found.is_paused,
+        paused_types=list(found.paused_types),
         jobs=counts,
         oldest_waits=found.oldest_waits.total_seconds() if found.oldest_waits is not None else None,
         unhandled=dict(found.unhandled),
@@ -83,15 +85,15 @@ def worker_shape(worker: Worker, now: datetime, pool: PoolRow) -> WorkerShape:
 
 @router.post(f"{_POOL}/pause", operation_id="pause_pool", responses=problems(404))
 async def pause_pool(pool_id: Id, plane: Plane, body: Pause = UNTIL_RESUMED) -> PoolShape:
-    """Pause a pool: workers take no further jobs. Running jobs continue."""
+    """Pause a pool or some of its job types: workers take no further such jobs. Running jobs continue."""
     until = None if body.seconds is None else await plane.store.now() + timedelta(seconds=body.seconds)
-    return PoolShape.model_validate(await plane.pool(pool_id).pause(until))
+    return PoolShape.model_validate(await plane.pool(pool_id).pause(until, types=body.types or ()))
 
 
 @router.post(f"{_POOL}/resume", operation_id="resume_pool", responses=problems(404))
-async def resume_pool(pool_id: Id, plane: Plane) -> PoolShape:
-    """Resume a paused pool: workers take jobs again."""
-    return PoolShape.model_validate(await plane.pool(pool_id).resume())
+async def resume_pool(pool_id: Id, plane: Plane, body: Resumption = WHOLE_POOL) -> PoolShape:
+    """Resume a paused pool, or some of its paused job types: workers take these jobs again."""
+    return PoolShape.model_validate(await plane.pool(pool_id).resume(types=body.types or ()))
 
 
 @router.delete(_POOL, status_code=204, operation_id="delete_pool", responses=problems(404, 409))

@@ -68,6 +68,7 @@ class PoolStanding(Shape):
 
     pool: PoolShape
     paused: bool
+    paused_types: list[str] = Field(description="Job types that are paused while the others go on.")
     jobs: Counts
     oldest_waits: Seconds | None = Field(description="Seconds that the oldest ready job has waited.")
     unhandled: dict[str, int] = Field(description="Ready jobs by type, for types without a handler.")
@@ -78,9 +79,16 @@ class PoolStanding(Shape):
 
 
 class Pause(RequestBody):
-    """How long to pause; without seconds, until the pool is resumed."""
+    """How long to pause; without seconds, until the pool is resumed. With types, only these job types, until resumed."""
 
     seconds: Positive | None = None
+    types: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=1000)] | None = None
+
+
+class Resumption(RequestBody):
+    """The job types to resume; without types, the pool itself."""
+
+    types: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=1000)] | None = None
 
 
 class BackoffBody(RequestBody):

@@ -38,6 +38,8 @@ _LABELS = {
 }  # fmt: skip
 _TIMES = ("created_at", "not_before", "claimed_at", "begun_at", "finished_at", "lease_owner", "lease_until")
 
+_LONGEST_SHOWN = 1_000_000  #: characters of a payload or result that the page shows
+
 
 def add(app: AppState) -> None:
     @page(app, "/pools/{pool_id}/jobs/{job_id}", "Pools")
@@ -105,4 +107,5 @@ async def _attempts(app: AppState, job: Job) -> None:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}\n… (shortened; the HTTP API returns all of it)"

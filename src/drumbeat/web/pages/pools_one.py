@@ -30,8 +30,11 @@ from drumbeat.web.pages.components import (
 )
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.incremental_charts import GrowingChart
+from drumbeat.web.pages.job_columns import JOB_COLUMNS
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, pool_summary
+from drumbeat.web.pages.pools_operations import links
 from drumbeat.web.pages.pools_push import push_form
+from drumbeat.web.pages.pools_schedules import SchedulePanel
 
 PAGE = 25
 _CHART_SPAN = timedelta(hours=1)
@@ -110,8 +113,11 @@ def add(app: AppState) -> None:
             _buttons(app, pool_id)
         panels = _PoolPanels(await pool_summary(app, await app.plane.store.pools.get(PoolId(pool_id))))
         await panels.start(app)
+        schedules = SchedulePanel(app, PoolId(pool_id))
+        await schedules.refresh()
         await _jobs(app, pool_id, status, after)
         refresh_every(REFRESH_SECONDS, lambda: panels.refresh(app))
+        refresh_every(REFRESH_SECONDS, schedules.refresh)
 
 
 def _buttons(app: AppState, pool_id: str) -> None:
@@ -180,15 +186,7 @@ class _PoolPanels:
 
 
 _JOBS = (
-    TableColumn(
-        name="job",
-        loose=True,
-        read=lambda job: job.job_id,
-        href=lambda job: f"/pools/{quote(job.pool_id, safe='')}/jobs/{quote(job.job_id, safe='')}",
-    ),
-    TableColumn(name="type", read=lambda job: job.type or None),
-    TableColumn(name="status", read=lambda job: job.status, is_status=True),
-    TableColumn(name="priority", read=lambda job: job.priority, number=True),
+    *JOB_COLUMNS,
     TableColumn(name="attempts", read=lambda job: job.attempts, number=True),
     TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
     TableColumn(name="payload", loose=True, read=lambda job: short(job.payload, 40)),
@@ -206,6 +204,7 @@ async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
 
     with ui.row().classes("w-full items-center"):
         heading("Jobs", 2)
+        links(pool_id)
         ui.space()
         choices = {"": "all statuses", **{each.value: each.value for each in JobStatus}}
         ui.select(

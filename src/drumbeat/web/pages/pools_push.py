@@ -14,14 +14,14 @@ from drumbeat.web.pages.forms import Form, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushedJob:
+class PushFormResult:
     """The job that the form has pushed."""
 
     pool_id: PoolId
     job_id: JobId
 
 
-async def push_form(app: AppState, pool_id: str | None) -> PushedJob | None:
+async def push_form(app: AppState, pool_id: str | None) -> PushFormResult | None:
     """Show the form and push the job; without ``pool_id`` the form also asks for the pool. None if the user cancels."""
     form = Form("Push a job", "Push")
     with form.card:
@@ -33,7 +33,7 @@ async def push_form(app: AppState, pool_id: str | None) -> PushedJob | None:
             attempts = form.field("max_attempts", ui.number("Max attempts", value=3, min=1, precision=0))
     pool.set_visibility(pool_id is None)
 
-    async def push() -> PushedJob:
+    async def push() -> PushFormResult:
         name = text_of(pool)
         if not name:
             raise InvalidInput("pool: expected the name of a pool, got none")
@@ -44,7 +44,7 @@ async def push_form(app: AppState, pool_id: str | None) -> PushedJob | None:
         }
         job_id = await app.plane.pool(name).push(parse_payload(text_of(payload)), **options)
         await app.work_added(name)
-        return PushedJob(pool_id=PoolId(name), job_id=job_id)
+        return PushFormResult(pool_id=PoolId(name), job_id=job_id)
 
     return await form.ask(push)
 

@@ -119,6 +119,11 @@ RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(
 -- Identifies the database and the server of a connection; no two servers start in the same microsecond.
 SELECT current_database() AS database, CAST(extract(epoch FROM pg_postmaster_start_time()) AS text) AS started;
 
+-- name: find_unlocked
+-- A job, unless a transaction has locked it. The lock that this takes ends with the statement.
+SELECT seq FROM drumbeat.jobs
+ WHERE (given_id = CAST(:job_id AS text) OR (seq = CAST(:seq AS bigint) AND given_id IS NULL)) FOR UPDATE SKIP LOCKED;
+
 -- name: push_jobs
 -- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique. Numbers are drawn in the order of the
 -- list, rows are inserted in the order of their keys, so that two pushes of the same keys cannot deadlock.
@@ -370,6 +375,14 @@ RETURNING j.seq;
 UPDATE drumbeat.jobs SET lease_until = @now + lease_us, lease_extended = 1
  WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0
                 LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED);
+
+-- name: note_company
+-- Stored, so that what each job of a lost worker is charged does not depend on the order in which the leases expire. Skips a
+-- job that a transaction of its handler is just completing, so as not to wait for that transaction.
+UPDATE drumbeat.jobs SET in_company = CAST(:jobs AS INTEGER)
+ WHERE seq = ANY(ARRAY(SELECT seq FROM drumbeat.jobs
+                        WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance
+                          AND status = 'claimed' AND begun_at IS NOT NULL FOR UPDATE SKIP LOCKED));
 
 -- name: lock_expired
 SELECT * FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 1

@@ -83,6 +83,17 @@ VALUES (:seq, :pool_id, :type, :payload, :priority, :created_at);
 -- The time in microseconds, or the number after the last: it rises even if jobs are pruned, so no number is used twice.
 SELECT MAX(COALESCE((SELECT MAX(seq) FROM jobs), 0) + 1, @now) AS seq, @now AS now FROM pools WHERE pool_id = :pool_id;
 
+-- name: begin_writing
+-- In a transaction of the caller: takes the write lock before the first read, so that no other process writes in between.
+BEGIN IMMEDIATE;
+
+-- name: lock_file
+-- Changes nothing, but takes the write lock within a transaction that has begun already.
+UPDATE pools SET kind = kind WHERE FALSE;
+
+-- name: list_files
+SELECT name, file FROM pragma_database_list;
+
 -- name: push_job
 -- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique.
 INSERT INTO jobs (seq, pool_id, given_id, status, workflow_id, waits_for, after_any, if_failed, type, payload, delayed, priority,

@@ -1,13 +1,14 @@
 """Cron expressions: read as every cron reads them, and due when they should be, whatever the clocks do."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
+from drumbeat.core.cron import CronSchedule, moments_after, next_after, parse_schedule, zone
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.triggers.schedule import CronSchedule, next_after, parse_schedule, zone
 
 VIENNA, NEW_YORK, LORD_HOWE = ZoneInfo("Europe/Vienna"), ZoneInfo("America/New_York"), ZoneInfo("Australia/Lord_Howe")
 GREENWICH = ZoneInfo("UTC")
@@ -58,7 +59,7 @@ def test_the_next_moment(expression: str, after: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("where", "expression", "after", "expected"),
     [
-        (VIENNA, "30 2 * * *", "2026-03-28 12:00", ["2026-03-29 01:30", "2026-03-30 00:30"]),
+        (VIENNA, "30 2 * * *", "2026-03-28 12:00", ["2026-03-29 01:00", "2026-03-30 00:30"]),
         (VIENNA, "*/30 * * * *", "2026-03-29 00:30", ["2026-03-29 01:00", "2026-03-29 01:30", "2026-03-29 02:00"]),
         (VIENNA, "30 2 * * *", "2026-10-24 12:00", ["2026-10-25 00:30", "2026-10-26 01:30"]),
         (VIENNA, "0 * * * *", "2026-10-24 23:30", ["2026-10-25 00:00", "2026-10-25 01:00", "2026-10-25 02:00"]),
@@ -172,3 +173,31 @@ def test_once_a_day_is_once_a_day(moment: datetime, where: ZoneInfo, hour: int, 
     second = next_after(schedule, first, where)
 
     assert (second.astimezone(where).date() - first.astimezone(where).date()).days == 1
+
+
+@settings(max_examples=40)
+@given(expressions, moments, zones)
+def test_moments_come_in_order_and_are_the_same_wherever_one_begins(expression: str, moment: datetime, where: ZoneInfo) -> None:
+    schedule = parse_schedule(expression)
+    found = list(islice(moments_after(schedule, moment, where), 6))
+
+    assert found == sorted(set(found))
+    assert [next_after(schedule, each, where) for each in found[:-1]] == found[1:]
+
+
+@settings(max_examples=30)
+@given(st.integers(2024, 2030), zones, st.integers(0, 23), st.integers(0, 59))
+def test_a_daily_time_that_does_not_exist_comes_at_the_next_moment_that_exists(
+    year: int, where: ZoneInfo, hour: int, minute: int
+) -> None:
+    schedule, start = parse_schedule(f"{minute} {hour} * * *"), datetime(year, 1, 1, tzinfo=UTC)
+
+    found = [each.astimezone(where) for each in islice(moments_after(schedule, start, where), 360)]
+
+    shown = [(wall.hour, wall.minute) for wall in found]
+    moved = [wall for wall, (h, m) in zip(found, shown, strict=True) if (h, m) != (hour, minute)]
+    assert len(moved) <= 1
+    for wall in moved:
+        before = (wall.astimezone(UTC) - timedelta(seconds=1)).astimezone(where)
+        assert (before.hour, before.minute) < (hour, minute) < (wall.hour, wall.minute)
+        assert before.utcoffset() != wall.utcoffset()

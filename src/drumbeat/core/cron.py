@@ -1,4 +1,4 @@
-"""Parse cron expressions with five fields and compute the next due time. Pure: no clock."""
+"""Cron expressions with five fields: parse them, and compute when they are due in a time zone. Pure: no clock."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ _MACROS: Mapping[str, str] = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_LARGEST_CHANGE = timedelta(hours=3)  #: clocks are never set forward or back by more
 _MAX_DAYS = 366 * 9  #: how many days to search: 29 February may be eight years away, around a turn of the century
 
 
@@ -112,32 +113,64 @@ def zone(name: str | None) -> ZoneInfo:
 
 
 def next_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> datetime:
-    """Return the first time after ``moment`` at which the schedule is due, in UTC. Raises InvalidSettings if there is none.
+    """Return the first time after ``moment`` at which the schedule is due, in UTC. Raises InvalidSettings if there is none."""
+    found = next(moments_after(schedule, moment, where), None)
+    if found is None:
+        raise InvalidSettings(
+            f"expected a schedule that is due within {_MAX_DAYS // 366} years, got no due time after {moment}"
+        )
+    return found
 
-    When clocks are set forward, a time in the missing hour moves to the hour after it. When clocks are set back, an hourly
-    schedule is due in both of the equal hours, any other schedule only in the first. So no run is skipped or repeated.
+
+def moments_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> Iterator[datetime]:
+    """Yield the times after ``moment`` at which the schedule is due, in UTC and in order.
+
+    When clocks are set forward, a schedule for a time that does not exist is due at the next moment that exists. When clocks
+    are set back, a time that comes twice is due once, at the first. A schedule for every hour follows real time instead: it
+    has no additional run when clocks are set forward, and is due in both of the equal hours when they are set back.
     """
-    day = moment.astimezone(where).date() - timedelta(days=1)
-    for _ in range(_MAX_DAYS):
-        if schedule.on(day):
-            later = [each for each in _moments(schedule, day, where) if each > moment]
-            if later:
-                return min(later)
+    begin = moment.astimezone(where).replace(tzinfo=None, minute=0) - _LARGEST_CHANGE
+    day, idle, waiting = begin.date(), 0, set[datetime]()
+    while idle < _MAX_DAYS:
+        idle += 1
+        for hour in sorted(schedule.hours) if schedule.on(day) else (0,):
+            edge = datetime.combine(day, time(hour), where).astimezone(UTC) - _LARGEST_CHANGE
+            ready = sorted(each for each in waiting if each < edge)
+            waiting.difference_update(ready)
+            yield from ready
+            idle = 0 if ready else idle
+            if schedule.on(day) and datetime.combine(day, time(hour)) >= begin:
+                waiting.update([each for each in _moments(schedule, day, hour, where) if each > moment])
         day += timedelta(days=1)
-    raise InvalidSettings(f"expected a schedule that is due within {_MAX_DAYS // 366} years, got no due time after {moment}")
 
 
-def _moments(schedule: CronSchedule, day: date, where: ZoneInfo) -> Iterator[datetime]:
-    """Yield every time of a day at which the schedule is due, in UTC."""
-    for hour in schedule.hours:
-        for minute in schedule.minutes:
-            first = datetime.combine(day, time(hour, minute), where)
+def _moments(schedule: CronSchedule, day: date, hour: int, where: ZoneInfo) -> Iterator[datetime]:
+    """Yield every time within an hour at which the schedule is due, in UTC."""
+    for minute in schedule.minutes:
+        first = datetime.combine(day, time(hour, minute), where)
+        change = _change(first)
+        if change >= timedelta():
             yield first.astimezone(UTC)
-            if schedule.every_hour and _comes_twice(first):
-                yield first.replace(fold=1).astimezone(UTC)
+        elif not schedule.every_hour:
+            yield _end_of_gap(first)
+        if schedule.every_hour and change > timedelta():
+            yield first.replace(fold=1).astimezone(UTC)
 
 
-def _comes_twice(wall: datetime) -> bool:
-    """Whether the clocks show this time twice because they are set back: the second time has a smaller UTC offset."""
+def _change(wall: datetime) -> timedelta:
+    """Return how far clocks are set back at this time: positive if it comes twice, negative if it does not exist."""
     first, second = wall.utcoffset(), wall.replace(fold=1).utcoffset()
-    return first is not None and second is not None and second < first
+    return timedelta() if first is None or second is None else first - second
+
+
+def _end_of_gap(wall: datetime) -> datetime:
+    """Return the moment at which clocks are set forward over ``wall``, a time that does not exist; in UTC, to the second."""
+    before, after = wall.replace(fold=1).astimezone(UTC), wall.astimezone(UTC)
+    old = before.astimezone(wall.tzinfo).utcoffset()
+    while after - before > timedelta(seconds=1):
+        middle = before + (after - before) // timedelta(seconds=2) * timedelta(seconds=1)
+        if middle.astimezone(wall.tzinfo).utcoffset() == old:
+            before = middle
+        else:
+            after = middle
+    return after

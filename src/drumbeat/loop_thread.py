@@ -1,0 +1,68 @@
+"""An event loop in a thread of its own, for callers that have none."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from drumbeat.core.errors import InvalidInput
+
+T = TypeVar("T")
+
+_CLOSE_TIMEOUT = 10.0  #: seconds to wait until a cancelled call, or the thread of the event loop, has ended
+
+
+class LoopThread:
+    """An event loop in a daemon thread, on which other threads can run coroutines."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="drumbeat", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and wait for its result. Raises InvalidInput in the thread of the loop, and after ``close``."""
+        ended = threading.Event()
+        future = self.submit(_with_event(work, ended), work)
+        try:
+            return future.result()
+        except BaseException:
+            if future.cancel():  # the caller was interrupted, such as by Ctrl-C: wait until the call has ended
+                ended.wait(_CLOSE_TIMEOUT)
+            raise
+
+    async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on this thread's loop while the caller's own loop goes on. Raises as ``run`` does."""
+        return await asyncio.wrap_future(self.submit(work))
+
+    def submit(self, work: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, Any]) -> "Future[T]":
+        """Start a coroutine on the loop. If it cannot be started, it and ``others``, which it awaits, are closed."""
+        problem = None
+        if threading.current_thread() is self._thread:
+            problem = "a blocking connection cannot be used in its own event loop; use drumbeat.connect and await"
+        elif not self.is_running:
+            problem = "this connection is closed; connect again with drumbeat.connect_blocking"
+        if problem is not None:
+            for each in (work, *others):
+                each.close()
+            raise InvalidInput(problem)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CLOSE_TIMEOUT)
+        if not self.is_running:
+            self._loop.close()
+
+
+async def _with_event(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
+    try:
+        return await work
+    finally:
+        ended.set()

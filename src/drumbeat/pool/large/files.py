@@ -1,0 +1,97 @@
+"""Stores large values as files in a folder, which all processes that use the pool must share."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from drumbeat.core.errors import LargeLost, LargeUnavailable
+from drumbeat.pool.large.place import StoredValue, check_key
+
+_SUFFIX = ".json"
+
+
+class FilePlace:
+    """A folder of large values, readable only by the user that runs the processes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.name = f"folder {root}"
+
+    async def write(self, key: str, data: bytes) -> None:
+        await asyncio.to_thread(self._write, check_key(key), data)
+
+    def _write(self, key: str, data: bytes) -> None:
+        path = self._root / key
+        part = path.with_name(f"{path.stem}-part{_SUFFIX}")  # a sweep deletes what an interrupted write leaves
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+            self._sync_folder(path.parent)
+        except OSError as exc:
+            raise LargeUnavailable(f"cannot write a large value to {self.name}: {exc.strerror or exc}") from exc
+
+    def _sync_folder(self, folder: Path) -> None:
+        """Make the names of new files and folders durable, up to the root."""
+        while True:
+            opened = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+            if folder == self._root or self._root not in folder.parents:
+                return
+            folder = folder.parent
+
+    async def read(self, key: str, most: int) -> bytes:
+        return await asyncio.to_thread(self._read, check_key(key), most)
+
+    def _read(self, key: str, most: int) -> bytes:
+        try:
+            with (self._root / key).open("rb") as file:
+                return file.read(most + 1)
+        except FileNotFoundError as exc:
+            if not self._root.is_dir():
+                raise LargeUnavailable(f"cannot read a large value: {self.name} does not exist here; is it mounted?") from exc
+            raise LargeLost(f"{self.name} has no file {key}: it was deleted, or the setting [pool] large was changed") from exc
+        except OSError as exc:
+            raise LargeUnavailable(f"cannot read a large value from {self.name}: {exc.strerror or exc}") from exc
+
+    async def list(self, prefix: str, after: str) -> AsyncIterator[StoredValue]:
+        found = await asyncio.to_thread(lambda: sorted(self._found(prefix, after), key=lambda value: value.key))
+        for value in found:
+            yield value
+
+    def _found(self, prefix: str, after: str) -> Iterator[StoredValue]:
+        for folder, _, names in os.walk(self._root / prefix):
+            for name in names:
+                path = Path(folder) / name
+                key = path.relative_to(self._root).as_posix()
+                if name.endswith(_SUFFIX) and key > after:
+                    try:
+                        modified = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+                    except FileNotFoundError:
+                        continue
+                    yield StoredValue(key=key, modified=modified)
+
+    async def delete(self, key: str) -> None:
+        await asyncio.to_thread(self._delete, check_key(key))
+
+    def _delete(self, key: str) -> None:
+        path = self._root / key
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as exc:
+            raise LargeUnavailable(f"cannot delete a large value from {self.name}: {exc.strerror or exc}") from exc
+        for folder in path.parents:  # remove folders that are empty now, up to the root
+            if folder == self._root:
+                return
+            try:
+                folder.rmdir()
+            except OSError:
+                return

@@ -1,0 +1,92 @@
+"""Deletes large values that no job needs any more: their job was deleted by retention, or never pushed, or has expired."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from drumbeat.core.errors import LargeUnavailable, NotFound
+from drumbeat.core.job import Job
+from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.pool.envelope import open_envelope
+from drumbeat.pool.large.place import ValueKey, parse_key, pool_prefix
+from drumbeat.pool.large.values import LargeValues
+from drumbeat.pool.result_ttl import is_expired
+
+log = logging.getLogger(__name__)
+
+ORPHAN_AGE = timedelta(days=1)  #: a value must be this old to be deleted, because its job may be pushed only later
+EVERY = timedelta(hours=1)  #: pause between two automatic sweeps
+WITHIN = timedelta(seconds=1)  #: longest duration of an automatic sweep; a later one continues
+LEASE = "large/sweep"
+PLACE_IN_SWEEP = "large/sweep"  #: name of the note with the last key that was checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepResult:
+    """What a sweep has done."""
+
+    checked: int = 0
+    deleted: int = 0
+    last: str = ""  #: the last key that was checked; empty: all values were checked
+
+
+async def sweep(
+    values: LargeValues, older_than: timedelta = ORPHAN_AGE, *, within: timedelta | None = None, dry_run: bool = False
+) -> SweepResult:
+    """Delete values that no job needs and that are older than ``older_than``. With ``dry_run``, only count them.
+
+    With ``within``, stop after this time, and begin where the last such sweep stopped. Raises LargeUnavailable, StoreError.
+    """
+    note = None if within is None else await values.store.notes.find(PLACE_IN_SWEEP)
+    found = await _sweep(values, older_than, "" if note is None else str(note.value.get("last", "")), within, dry_run=dry_run)
+    if within is not None and (note is not None or found.last):
+        await values.store.notes.put(PLACE_IN_SWEEP, {"last": found.last})
+    return found
+
+
+async def _sweep(
+    values: LargeValues, older_than: timedelta, after: str, within: timedelta | None, *, dry_run: bool
+) -> SweepResult:
+    now, began, done = values.clock.now(), values.clock.elapsed(), SweepResult()
+    stored = await values.store.now()
+    pools = {row.pool_id: row for row in await values.store.pools.list()}
+    async for value in values.place.list(f"{await values.store_id()}/", after):
+        key = parse_key(value.key)
+        if key is not None and now - value.modified >= older_than:
+            unneeded = not await _is_needed(values, key, pools, stored)
+            if unneeded and not dry_run:
+                await values.place.delete(value.key)
+            done = replace(done, deleted=done.deleted + unneeded)
+        done = replace(done, checked=done.checked + 1)
+        if within is not None and values.clock.elapsed() - began >= within:
+            return replace(done, last=value.key)
+    return done
+
+
+async def _is_needed(values: LargeValues, key: ValueKey, pools: Mapping[PoolId, PoolRow], now: datetime) -> bool:
+    try:
+        job = await values.store.jobs.get(key.job_id)
+    except NotFound:
+        return False
+    pool = pools.get(job.pool_id)
+    if key.is_result and pool is not None and is_expired(pool, job, now):
+        return False
+    return str(key) in _references(job)
+
+
+def _references(job: Job) -> set[str]:
+    found = (open_envelope(job.payload).large, open_envelope(job.result).large)
+    return {reference.key for reference in found if reference is not None}
+
+
+async def delete_pool_values(values: LargeValues, pool_id: PoolId) -> int:
+    """Delete all large values of a pool that was deleted. Returns how many."""
+    count = 0
+    try:
+        async for value in values.place.list(pool_prefix(await values.store_id(), pool_id), ""):
+            await values.place.delete(value.key)
+            count += 1
+    except LargeUnavailable as exc:
+        log.warning("failed to delete the large values of pool %s: %s; a later sweep deletes them", pool_id, exc)
+    return count

@@ -1,0 +1,131 @@
+"""Moves payloads and results above a size limit to a place outside the store, and brings them back."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import LargeLost, LargeUnavailable, first_error
+from drumbeat.core.job import Job, JobId, NewJob
+from drumbeat.core.pool import PoolId
+from drumbeat.pool.envelope import Envelope, LargeReference, seal
+from drumbeat.pool.large.place import LargePlace, ValueKey
+from drumbeat.store.interface import Store
+
+T = TypeVar("T")
+
+MOST_LARGE = 256 * 1024 * 1024  #: the most bytes of JSON of one large payload or result
+NOTE = "large"  #: name of the note with the id of the store, with which the keys of its values begin
+_PAUSES = tuple(timedelta(milliseconds=100 * 4**n) for n in range(3))  #: pauses between tries, if the place does not answer
+_AT_ONCE = 8  #: the most values that one push writes at the same time
+
+
+@dataclass(frozen=True, kw_only=True)
+class LargeValues:
+    """The large values of one store: those above ``max_inline`` bytes of JSON are written to ``place``."""
+
+    place: LargePlace
+    store: Store
+    clock: Clock
+    max_inline: int
+
+    async def store_jobs(
+        self, pool_id: PoolId, jobs: Sequence[NewJob], headers: Sequence[Mapping[str, str]] | None = None
+    ) -> Sequence[NewJob]:
+        """Return the jobs with large payloads replaced by references. A job without an id gets one, because the name of its
+        file contains it. Raises LargeUnavailable; nothing is pushed then."""
+        sealed = list(jobs)
+        given: Sequence[Mapping[str, str] | None] = headers or [None] * len(jobs)
+        large = [(number, data) for number, job in enumerate(jobs) if (data := self._too_large(job.payload)) is not None]
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def move(number: int, data: bytes) -> None:
+            async with limit:
+                job = jobs[number]
+                job_id = job.job_id or JobId(f"large-{uuid4().hex}")
+                reference = await self._write(pool_id, job_id, f"payload-{uuid4().hex}", data)
+                sealed[number] = replace(job, job_id=job_id, payload=seal(None, given[number], reference))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, data in large:
+                    group.create_task(move(number, data))
+        except ExceptionGroup as exc:
+            raise first_error(exc) from exc
+        moved = {number for number, _ in large}
+        for number, job in enumerate(jobs):
+            if number not in moved:
+                sealed[number] = replace(job, payload=seal(job.payload, given[number]))
+        return sealed
+
+    async def store_result(self, job: Job, result: Any) -> Any:
+        """Return what to store as the job's result: the result, or a reference if it is large. Raises LargeUnavailable."""
+        data = self._too_large(result)
+        if data is None:
+            return seal(result)
+        name = f"result-{job.lease_epoch}-{uuid4().hex}"
+        return seal(None, None, await self._write(job.pool_id, job.job_id, name, data))
+
+    async def fetch(self, envelope: Envelope) -> Any:
+        """Return the value of an envelope. Raises LargeUnavailable; LargeLost if it is missing or was changed."""
+        reference = envelope.large
+        if reference is None:
+            return envelope.value
+        data = await self._retried(lambda: self.place.read(reference.key, reference.size))
+        if len(data) != reference.size or hashlib.sha256(data).hexdigest() != reference.sha256:
+            raise LargeLost(
+                f"expected {reference.size} bytes with the checksum {reference.sha256[:12]}… under {reference.key} in "
+                f"{self.place.name}, got other content: the file was changed; restore it, then requeue the job"
+            )
+        return json.loads(data)
+
+    def _too_large(self, value: Any) -> bytes | None:
+        """Return a value as JSON if it is above the limit."""
+        if isinstance(value, str | None) and (value is None or len(value) * 6 + 2 <= self.max_inline):
+            return None
+        data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return data if len(data) > self.max_inline else None
+
+    async def _write(self, pool_id: PoolId, job_id: JobId, name: str, data: bytes) -> LargeReference:
+        key = str(ValueKey(store_id=await self.store_id(), pool_id=pool_id, job_id=job_id, name=name))
+        await self._retried(lambda: self.place.write(key, data))
+        return LargeReference(key=key, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    async def _retried(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        for pause in _PAUSES:
+            try:
+                return await work()
+            except LargeUnavailable:
+                await self.clock.sleep(pause)
+        return await work()
+
+    async def store_id(self) -> str:
+        """Return the id of the store. Two stores can share a place, because each deletes only values under its own id."""
+        if "id" not in self._identity:
+            note = await self.store.notes.find(NOTE)
+            if note is None:
+                note = await self.store.notes.put(NOTE, {"id": uuid4().hex})
+            self._identity["id"] = str(note.value["id"])
+        return self._identity["id"]
+
+    @cached_property
+    def _identity(self) -> dict[str, str]:
+        return {}
+
+
+async def fetch_value(large: LargeValues | None, envelope: Envelope) -> Any:
+    """Return the value of an envelope, large or not. Raises LargeUnavailable, LargeLost."""
+    if envelope.large is None:
+        return envelope.value
+    if large is None:
+        raise LargeUnavailable(
+            f"expected the setting [pool] large (or DRUMBEAT_LARGE), got none, but this value of {envelope.large.size} bytes "
+            "is stored outside the store; set it here as in the process that wrote the value"
+        )
+    return await large.fetch(envelope)

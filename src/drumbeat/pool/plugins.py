@@ -1,0 +1,152 @@
+"""What a pool's jobs pass through on their way to the store and back: middleware, and the storage of large values."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from drumbeat.core.errors import InvalidInput, LargeLost, LargeUnavailable, LargeValueError
+from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob
+from drumbeat.core.pool import PoolId
+from drumbeat.pool.envelope import needs_envelope, open_envelope, seal
+from drumbeat.pool.large.values import MOST_LARGE, LargeValues, fetch_value
+from drumbeat.pool.middleware import AttemptCall, MiddlewareChain, OutgoingJob
+from drumbeat.pool.payload import MOST_BYTES, as_json
+
+log = logging.getLogger(__name__)
+
+Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[JobId]]]
+SendBlocking = Callable[[Sequence[NewJob]], Sequence[JobId]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlugins:
+    """The middleware of this process and its place of large values; both can be missing."""
+
+    middleware: MiddlewareChain | None = None
+    large: LargeValues | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        """The largest payload or result, in bytes of JSON."""
+        return MOST_BYTES if self.large is None else MOST_LARGE
+
+    def with_middleware(self, members: Sequence[object]) -> "PoolPlugins":
+        """Return the plugins with more middleware after their own. Raises InvalidInput for an object without any hook."""
+        own = self.middleware.members if self.middleware else ()
+        return replace(self, middleware=MiddlewareChain([*own, *members])) if members else self
+
+    async def push(self, pool_id: PoolId, jobs: Sequence[NewJob], send: Send) -> Sequence[JobId]:
+        """Push jobs by ``send``, with the headers that middleware adds, and with large payloads stored outside the store."""
+        if not jobs or self.middleware is None or not self.middleware.has("before_push", "after_push"):
+            return await send(_escaped(jobs) if self.large is None else await self.large.store_jobs(pool_id, jobs))
+
+        async def send_with_headers(outgoing: Sequence[OutgoingJob]) -> Sequence[JobId]:
+            return await send(await self._sealed(pool_id, jobs, [job.headers for job in outgoing]))
+
+        return await self.middleware.around_push(pool_id, jobs, send_with_headers)
+
+    def push_blocking(self, pool_id: PoolId, jobs: Sequence[NewJob], send: SendBlocking) -> Sequence[JobId]:
+        """Push jobs by ``send``, like ``push``, but without a coroutine: async hooks are skipped, and payloads stay inline.
+        Raises InvalidInput for a payload that is too large for that."""
+        if self.large is not None:
+            for job in jobs:
+                as_json(job.payload)
+        if not jobs or self.middleware is None or not self.middleware.has("before_push", "after_push"):
+            return send(_escaped(jobs))
+        return self.middleware.around_blocking_push(
+            pool_id, jobs, lambda outgoing: send(_with_headers(jobs, [job.headers for job in outgoing]))
+        )
+
+    async def _sealed(self, pool_id: PoolId, jobs: Sequence[NewJob], headers: Sequence[dict[str, str]]) -> Sequence[NewJob]:
+        if self.large is not None:
+            return await self.large.store_jobs(pool_id, jobs, headers)
+        return _with_headers(jobs, headers)
+
+    async def opened(self, job: Job, most: int = MOST_LARGE) -> Job:
+        """Return a job with its payload and result as they were pushed and returned. A large value of more than ``most`` bytes
+        stays a reference, and so does one that cannot be read; that is logged."""
+        if not needs_envelope(job.payload) and not needs_envelope(job.result):
+            return job
+        return replace(job, payload=await self._shown(job, job.payload, most), result=await self._shown(job, job.result, most))
+
+    async def _shown(self, job: Job, stored: Any, most: int) -> Any:
+        envelope = open_envelope(stored)
+        if envelope.large is not None and envelope.large.size > most:
+            return stored
+        try:
+            return await fetch_value(self.large, envelope)
+        except LargeValueError as exc:
+            log.warning("job %s is shown with a reference to a large value: %s", job.job_id, exc)
+            return stored
+
+    async def opened_payload(self, job: Job) -> Job:
+        """Return a job with its payload as it was pushed. Raises LargeValueError."""
+        if not needs_envelope(job.payload):
+            return job
+        return replace(job, payload=await fetch_value(self.large, open_envelope(job.payload)))
+
+    async def opened_claims(self, jobs: Sequence[Job], poison: Callable[[Job, str], Awaitable[None]]) -> Sequence[Job]:
+        """Return claimed jobs with their payloads. A job whose payload is lost is given to ``poison``, with the reason."""
+        opened: list[Job] = []
+        for job in jobs:
+            try:
+                opened.append(await self.opened_payload(job))
+            except LargeLost as exc:
+                await poison(job, str(exc))
+        return opened
+
+    async def tell_poisoned(self, jobs: Sequence[Job]) -> None:
+        """Call the hook ``on_poison`` for those of the jobs that are poisoned, because their workers crashed."""
+        if self.middleware is None:
+            return
+        for job in jobs:
+            if job.status is JobStatus.POISONED:
+                envelope = open_envelope(job.payload)
+                outcome = JobOutcome(token=job.token, outcome=AttemptOutcome.CRASHED, error=job.last_error)
+                call = AttemptCall(job=replace(job, payload=envelope.value), headers=dict(envelope.headers), outcome=outcome)
+                await self.middleware.call("on_poison", call)
+
+    async def opened_result(self, job: Job) -> Any:
+        """Return a job's result as its handler returned it. Raises LargeValueError."""
+        return await fetch_value(self.large, open_envelope(job.result)) if needs_envelope(job.result) else job.result
+
+    async def sealed_result(self, job: Job, result: Any) -> Any:
+        """Convert a result to what is stored. If the place of large values does not answer, a result that fits is stored
+        inline. Raises InvalidInput; LargeUnavailable for a result that does not fit."""
+        value = as_json(result, "result", self.most_bytes)
+        if self.large is None:
+            return seal(value)
+        try:
+            return await self.large.store_result(job, value)
+        except LargeUnavailable as exc:
+            if not _fits(value):
+                raise
+            log.warning("the result of job %s is kept in the store, although it is large: %s", job.job_id, exc)
+            return seal(value)
+
+
+def _with_headers(jobs: Sequence[NewJob], headers: Sequence[dict[str, str]]) -> Sequence[NewJob]:
+    if any(headers):
+        return [replace(job, payload=seal(job.payload, each)) for job, each in zip(jobs, headers, strict=True)]
+    return _escaped(jobs)
+
+
+def _escaped(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """Return the jobs, with those payloads in an envelope that would be taken for one."""
+    payloads = jobs.payloads if isinstance(jobs, AlikeJobs) else [job.payload for job in jobs]
+    for payload in payloads:
+        if needs_envelope(payload):
+            return [replace(job, payload=seal(job.payload)) for job in jobs]
+    return jobs
+
+
+def _fits(value: Any) -> bool:
+    try:
+        as_json(value, "result")
+    except InvalidInput:
+        return False
+    return True
+
+
+NO_PLUGINS = PoolPlugins()

@@ -1,0 +1,1 @@
+"""Schedules push jobs to a pool periodically: at the times of a cron expression, or at a fixed interval."""

@@ -1,0 +1,198 @@
+"""Adds, lists, pauses, resumes and removes the schedules of a pool."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound, Refused
+from drumbeat.core.plain import short_repr, time_span
+from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.pool.job_options import new_job
+from drumbeat.pool.schedules.model import (
+    DEFINITION,
+    PROGRESS,
+    JobSchedule,
+    MissedTicks,
+    check_schedule,
+    last_tick,
+    read_missed,
+    read_progress,
+    read_schedule,
+    schedule_names,
+)
+from drumbeat.pool.schedules.tick_pusher import LOOKED_FOR, POLL_EVERY, looked_lease
+from drumbeat.pool.validation import check_duration, check_text
+from drumbeat.store.interface import PoolChange, Store
+
+MOST_SCHEDULES = 500  #: per pool
+MOST_BYTES = 64 * 1024  #: largest payload of a schedule: all schedules of a pool are stored in its row
+SHOWN = 5  #: how many of the next ticks are shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleStatus:
+    """A schedule, its last tick, its next ticks, and whether a process pushes them."""
+
+    pool_id: PoolId
+    schedule: JobSchedule
+    last: datetime | None  #: the last tick that was pushed or dropped; None: no tick since the schedule was added or changed
+    upcoming: tuple[datetime, ...]  #: the next ticks, in UTC; empty while the schedule is paused
+    problem: str | None = None  #: why ticks would not be pushed now; None if a process looks after them
+
+    @property
+    def name(self) -> str:
+        return self.schedule.name
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What there is to say about the schedule: when it is due, its next ticks, and a problem."""
+        schedule = self.schedule
+        when = f"schedule {schedule.name} ({schedule.timing})"
+        if schedule.paused:
+            return (f"{when} is paused; resume it with: drumbeat pool schedule resume {self.pool_id} {schedule.name}",)
+        ticks = ", ".join(f"{tick:%Y-%m-%d %H:%M:%S}" for tick in self.upcoming)
+        said = f"{when}, missed ticks: {schedule.missed}; next ticks (UTC): {ticks}"
+        return (said, self.problem) if self.problem else (said,)
+
+
+class Schedules:
+    """The schedules of one pool. They are stored with the pool; ``add`` creates the pool if it does not exist."""
+
+    def __init__(self, store: Store, pool_id: PoolId, create: Callable[[], Awaitable[PoolRow]]) -> None:
+        """``create`` creates the pool, or returns it if it exists."""
+        self._store = store
+        self._pool_id = pool_id
+        self._create = create
+
+    async def add(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        cron: str | None = None,
+        every: timedelta | float | None = None,
+        tz: str | None = None,
+        missed: MissedTicks | str = MissedTicks.ONCE,
+        exist_ok: bool = False,
+        module: str | None = None,
+        **options: Any,
+    ) -> JobSchedule:
+        """Add a schedule that pushes a job with this payload at the times of ``cron`` in the time zone ``tz``, or ``every`` so
+        often. ``options`` are those of ``push``, except job_id and run_at.
+
+        With ``exist_ok`` a schedule with this name is changed, from now on; an equal one stays as it is. ``module``: the Python
+        module that defines the schedule. Raises AlreadyExists; InvalidInput, also for a schedule that is never due.
+        """
+        now = await self._store.now()
+        given = JobSchedule(
+            name=name,
+            cron=None if cron is None else check_text("cron", cron),
+            every=None if every is None else check_duration("every", every),
+            tz=None if tz is None else check_text("tz", tz),
+            missed=read_missed(missed),
+            payload=new_job(payload, MOST_BYTES).payload,
+            options=_options(options),
+            module=module,
+            since=now,
+            anchor=now.replace(microsecond=0),
+        )
+        check_schedule(given)
+        return await self._save(await self._create(), given, exist_ok=exist_ok)
+
+    async def _save(self, pool: PoolRow, given: JobSchedule, *, exist_ok: bool) -> JobSchedule:
+        names = schedule_names(pool)
+        if given.name in names:
+            if not exist_ok:
+                raise AlreadyExists(f"pool {self._pool_id!r} already has a schedule {given.name!r}; change it with --update")
+            old = read_schedule(given.name, pool.policy[DEFINITION + given.name])
+            if old.is_same_as(given):
+                return old
+            given = replace(given, paused=old.paused, anchor=old.anchor if old.every == given.every else given.anchor)
+        elif len(names) >= MOST_SCHEDULES:
+            raise Refused(f"pool {self._pool_id!r} has {len(names)} schedules, the most that a pool can have; use another pool")
+        return await self._write(given)
+
+    async def list(self) -> Sequence[ScheduleStatus]:
+        """Return the pool's schedules by name, with their next ticks. Raises NotFound for a pool that does not exist."""
+        pool, now = await self._pool(), await self._store.now()
+        names = schedule_names(pool)
+        problem = await _problem(self._store, self._pool_id, now) if names else None
+        return [_status(pool, name, now, problem) for name in names]
+
+    async def get(self, name: str) -> ScheduleStatus:
+        """Return one schedule with its next ticks. Raises NotFound."""
+        return await schedule_status(self._store, await self._pool(), name)
+
+    async def pause(self, name: str) -> JobSchedule:
+        """Pause a schedule: it pushes nothing until it is resumed. Raises NotFound."""
+        return await self._write(replace((await self.get(name)).schedule, paused=True))
+
+    async def resume(self, name: str) -> JobSchedule:
+        """Resume a paused schedule. Ticks that passed during the pause are missed ticks. Raises NotFound."""
+        found = (await self.get(name)).schedule
+        if not found.paused:
+            return found
+        is_dropped = found.missed is MissedTicks.SKIP
+        return await self._write(replace(found, paused=False, since=await self._store.now() if is_dropped else found.since))
+
+    async def remove(self, name: str) -> None:
+        """Remove a schedule. Jobs that it has pushed stay. Raises NotFound."""
+        await self.get(name)
+        await self._store.pools.change(self._pool_id, PoolChange(dropped=(DEFINITION + name, PROGRESS + name)))
+
+    async def remove_undefined(self, module: str, defined: Sequence[str]) -> Sequence[str]:
+        """Remove the schedules that this Python module once defined and defines no more. Returns their names."""
+        gone = [each.name for each in await self.list() if each.schedule.module == module and each.name not in defined]
+        for name in gone:
+            await self.remove(name)
+        return gone
+
+    async def _pool(self) -> PoolRow:
+        return await self._store.pools.get(self._pool_id)
+
+    async def _write(self, schedule: JobSchedule) -> JobSchedule:
+        await self._store.pools.change(self._pool_id, PoolChange(policy={DEFINITION + schedule.name: schedule.to_json()}))
+        return schedule
+
+
+async def schedule_status(store: Store, pool: PoolRow, name: str) -> ScheduleStatus:
+    """Return one schedule of a pool with its next ticks. Raises NotFound, InvalidSettings."""
+    names = schedule_names(pool)
+    if name not in names:
+        raise NotFound(f"pool {pool.pool_id!r} has no schedule {name!r}; it has: {', '.join(names) or 'none'}")
+    now = await store.now()
+    return _status(pool, name, now, await _problem(store, pool.pool_id, now))
+
+
+async def _problem(store: Store, pool_id: PoolId, now: datetime) -> str | None:
+    """Return a message if no process looks after the pool's schedules; None if one does."""
+    lease = await store.leases.find(looked_lease(pool_id))
+    remedy = f"run: drumbeat pool work {pool_id}, or check the pool by a trigger, a daemon or a fleet"
+    if lease is None:
+        return f"no process has looked after the schedules of {pool_id} yet, so no jobs are pushed; {remedy}"
+    if now > lease.expires_at + max(POLL_EVERY, store.traits.shortest_beat) * 2:
+        ago = time_span(now - lease.expires_at + LOOKED_FOR)
+        return f"no process has looked after the schedules of {pool_id} for {ago}, so no jobs are pushed; {remedy}"
+    return None
+
+
+def _status(pool: PoolRow, name: str, now: datetime, problem: str | None) -> ScheduleStatus:
+    schedule = read_schedule(name, pool.policy[DEFINITION + name])
+    settled = last_tick(schedule, read_progress(pool.policy.get(PROGRESS + name)))
+    upcoming = () if schedule.paused else tuple(islice(schedule.ticks_after(max(settled, now)), SHOWN))
+    last = None if settled == schedule.since else settled
+    return ScheduleStatus(pool_id=pool.pool_id, schedule=schedule, last=last, upcoming=upcoming, problem=problem)
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the options of a schedule's job, and return them as JSON. Raises InvalidInput."""
+    for name in ("job_id", "run_at"):
+        if options.get(name) is not None:
+            raise InvalidInput(f"expected no {name}: a schedule gives each job its own; got {short_repr(options[name])}")
+    given = {name: value for name, value in options.items() if value is not None}
+    job = new_job(None, **given)
+    return {name: msgspec.to_builtins(getattr(job, name)) for name in given}

@@ -1,0 +1,246 @@
+"""Pushes the jobs of schedules when they are due. Any number of processes can do this; each tick still has only one job.
+
+A tick is pushed in three steps, of which the first and the last are fenced by a lease: write down that the tick will be pushed,
+push its job under an id that every process would choose, write down that it was pushed. A process that dies in between leaves
+an unconfirmed tick, which the next process pushes again; if the job exists already, this does nothing.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import DrumbeatError, Fenced, InvalidInput, InvalidSettings, StoreError
+from drumbeat.core.job import JobId, NewJob
+from drumbeat.core.lease import Lease
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.core.retention import USUAL, read_retention, retention_of
+from drumbeat.pool.job_options import new_job
+from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
+from drumbeat.pool.schedules.model import (
+    DEFINITION,
+    PROGRESS,
+    JobSchedule,
+    ScheduleProgress,
+    due_ticks,
+    last_tick,
+    read_progress,
+    read_schedule,
+    schedule_names,
+    tick_job_id,
+)
+from drumbeat.runtime.retention import NOTE
+from drumbeat.store.interface import PoolChange, Store
+
+log = logging.getLogger(__name__)
+
+POLL_EVERY = timedelta(seconds=15)  #: the longest sleep between two reads of a pool's schedules: they can change
+LOOKED_FOR = timedelta(seconds=60)  #: the note that a process has read the schedules is valid this long
+_HELD = timedelta(seconds=15)  #: how long the lease lasts; a killed process delays its ticks by this long
+_TRUSTED = timedelta(seconds=10)  #: after this time with the lease no job is pushed, since another process might soon do so
+_SHORTEST_WAIT, _SPREAD = timedelta(milliseconds=20), 0.1  #: seconds over which processes that wait for one tick are spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """The jobs to push for the ticks that are due, and the new progress of their schedules."""
+
+    jobs: tuple[NewJob, ...]
+    progress: Mapping[str, ScheduleProgress]
+    orphans: tuple[str, ...]  #: keys of the policy that belong to removed schedules
+
+
+class _TooLate(DrumbeatError):
+    """Raised if another process may have the lease by now, so that no job may be pushed."""
+
+
+class TickPusher:
+    """Pushes the jobs of a pool's schedules that are due, by the store's clock."""
+
+    def __init__(self, store: Store, clock: Clock, owner: str, plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS) -> None:
+        """``owner`` is unique to this process. ``plugins`` returns what pushed jobs pass through; it is called when jobs are
+        due, since it may import middleware."""
+        self._plugins = plugins
+        self._store = store
+        self._clock = clock
+        self._owner = owner
+
+    async def push_due(self, pool: PoolRow) -> timedelta | None:
+        """Push the jobs that are due. Returns the time until the next tick; None if the pool has no active schedule.
+
+        ``pool`` can be out of date: if something seems due, the pool is read again.
+        """
+        if not schedule_names(pool):
+            return None
+        now = await self._store.now()
+        await self._mark_looked(pool.pool_id, now)
+        schedules = read_schedules(pool)
+        if any(_is_due(pool, schedule, now) for schedule in schedules.values()):
+            await self._push_under_lease(pool.pool_id)
+        waits = [next(each.ticks_after(now)) - now for each in schedules.values() if not each.paused]
+        return min(waits, default=None)
+
+    async def try_to_push_due(self, pool: PoolRow) -> None:
+        """Push the jobs that are due, like ``push_due``; an error is only logged."""
+        try:
+            await self.push_due(pool)
+        except DrumbeatError as exc:
+            log.warning("failed to push the due jobs of schedules of %s: %s; the next beat retries", pool.pool_id, exc)
+
+    async def keep(self, pool_id: PoolId) -> None:
+        """Push the jobs of a pool's schedules when they are due, until cancelled. Errors are logged and retried.
+        Returns at once if the pool has no queue."""
+        longest = max(POLL_EVERY, self._store.traits.shortest_beat)
+        while True:
+            wait = longest
+            try:
+                pool = await self._store.pools.find(pool_id)
+                if pool is not None and pool.kind is not PoolKind.JOBS:
+                    return
+                next_in = None if pool is None else await self.push_due(pool)
+                if next_in is not None:
+                    spread = timedelta(seconds=random.uniform(0, _SPREAD))  # noqa: S311 - not a secret
+                    wait = min(max(next_in, _SHORTEST_WAIT) + spread, longest)
+            except DrumbeatError as exc:
+                log.warning("failed to push the due jobs of schedules of %s: %s; retrying in %s", pool_id, exc, wait)
+            except Exception:
+                log.exception("failed to push the due jobs of schedules of %s; retrying in %s", pool_id, wait)
+            await self._clock.sleep(wait)
+
+    async def _mark_looked(self, pool_id: PoolId, now: datetime) -> None:
+        """Note in the store that a process looks after the pool's schedules, unless a process has just noted it."""
+        lease = await self._store.leases.find(looked_lease(pool_id))
+        if lease is None or lease.expires_at <= now:
+            await self._store.leases.acquire(looked_lease(pool_id), self._owner, LOOKED_FOR)
+
+    async def _push_under_lease(self, pool_id: PoolId) -> None:
+        """Push what is due, unless another process is doing so now."""
+        asked = self._clock.elapsed()
+        lease = await self._store.leases.acquire(f"schedules/{pool_id}", self._owner, _HELD)
+        if lease is None:
+            return
+        try:
+            await self._push(pool_id, lease, asked + _TRUSTED)
+        except Fenced as exc:
+            log.warning("another process pushes the due jobs of schedules of %s: %s", pool_id, exc)
+        finally:
+            with suppress(StoreError):
+                await self._store.leases.release(lease)
+
+    async def _push(self, pool_id: PoolId, lease: Lease, trusted_until: timedelta) -> None:
+        now = await self._store.now()  # read before the pool: a schedule that changed since then has no tick before now
+        pool = await self._store.pools.get(pool_id)
+        batch = await self._batch(pool, now)
+        if not batch.progress and not batch.orphans:
+            return
+        plugins = self._plugins() if batch.jobs else NO_PLUGINS
+        await self._write(pool_id, lease, batch.progress, batch.orphans)
+
+        async def send(jobs: Sequence[NewJob]) -> Sequence[JobId]:
+            if self._clock.elapsed() >= trusted_until:
+                raise _TooLate("the lease is no longer trusted; the next look pushes the jobs")
+            return await self._store.queue.push(pool_id, jobs)
+
+        if batch.jobs:
+            try:
+                await plugins.push(pool_id, batch.jobs, send)
+            except _TooLate:
+                log.warning("the due jobs of schedules of %s were not pushed in time; the next look pushes them", pool_id)
+                return
+            confirmed = {name: replace(each, unconfirmed=()) for name, each in batch.progress.items()}
+            await self._write(pool_id, lease, confirmed)
+
+    async def _write(
+        self, pool_id: PoolId, lease: Lease, progress: Mapping[str, ScheduleProgress], orphans: tuple[str, ...] = ()
+    ) -> None:
+        policy = {PROGRESS + name: each.to_json() for name, each in progress.items()}
+        await self._store.pools.change(pool_id, PoolChange(policy=policy, dropped=orphans), fence=lease.fence)
+
+    async def _batch(self, pool: PoolRow, now: datetime) -> _Batch:
+        """Return what is to push now: the ticks that are due, and the unconfirmed ones of a process that died."""
+        jobs, progress = list[NewJob](), dict[str, ScheduleProgress]()
+        schedules = read_schedules(pool)
+        for name, schedule in schedules.items():
+            ticks, last = await self._ticks(pool, schedule, now)
+            if last is None:
+                continue
+            try:
+                jobs += [_job(pool.pool_id, schedule, tick) for tick in ticks]
+            except InvalidInput as exc:
+                log.error("schedule %s of pool %s pushes no jobs: %s; add it again with --update", name, pool.pool_id, exc)
+                ticks = ()
+            progress[name] = ScheduleProgress(since=schedule.since, last=last, unconfirmed=ticks, written_at=now)
+        named = set(schedule_names(pool))
+        orphans = [key for key in pool.policy if key.startswith(PROGRESS) and key.removeprefix(PROGRESS) not in named]
+        return _Batch(jobs=tuple(jobs), progress=progress, orphans=tuple(orphans))
+
+    async def _ticks(self, pool: PoolRow, schedule: JobSchedule, now: datetime) -> tuple[tuple[datetime, ...], datetime | None]:
+        """Return the ticks of a schedule to push, and its new last tick; None if nothing changes."""
+        progress = read_progress(pool.policy.get(PROGRESS + schedule.name))
+        again = await self._again(pool, schedule.name, progress, now)
+        last = last_tick(schedule, progress)
+        due = None if schedule.paused else due_ticks(schedule, last, now)
+        if due is None:
+            return again, last if progress is not None and progress.unconfirmed else None
+        if due.dropped:
+            log.warning(
+                "schedule %s of pool %s has missed ticks after %s; its policy for them is %s, so jobs to push now: %d",
+                *(schedule.name, pool.pool_id, last, schedule.missed, len(due.pushed)),
+            )
+        return (*again, *(tick for tick in due.pushed if tick not in again)), due.last
+
+    async def _again(self, pool: PoolRow, name: str, progress: ScheduleProgress | None, now: datetime) -> tuple[datetime, ...]:
+        """Return the ticks of a schedule to push again, because a process died before it confirmed them.
+
+        If the job of a tick could have been pushed, done and deleted by retention meanwhile, the tick is not pushed again.
+        """
+        if progress is None or not progress.unconfirmed:
+            return ()
+        kept_for = await self._kept_for(pool)
+        if kept_for is not None and now - progress.written_at >= kept_for:
+            log.warning(
+                "schedule %s of pool %s: a process died while it pushed the ticks %s, longer ago than jobs are kept; they are "
+                "not pushed again, because their jobs may be done and deleted",
+                *(name, pool.pool_id, ", ".join(tick.isoformat() for tick in progress.unconfirmed)),
+            )
+            return ()
+        return progress.unconfirmed
+
+    async def _kept_for(self, pool: PoolRow) -> timedelta | None:
+        """Return how long the pool keeps ended jobs, at least; None: forever."""
+        note = await self._store.notes.find(NOTE)
+        try:
+            retention = retention_of(pool, USUAL if note is None else read_retention(str(note.value.get(NOTE))))
+        except InvalidSettings:
+            retention = USUAL
+        return min((each for each in (retention.jobs, retention.poisoned) if each is not None), default=None)
+
+
+def read_schedules(pool: PoolRow) -> dict[str, JobSchedule]:
+    """Return the schedules of a pool by name. Logs and leaves out schedules that cannot be read."""
+    found = {}
+    for name in schedule_names(pool):
+        try:
+            found[name] = read_schedule(name, pool.policy[DEFINITION + name])
+        except InvalidSettings as exc:
+            log.error("pool %s: %s", pool.pool_id, exc)
+    return found
+
+
+def looked_lease(pool_id: PoolId) -> str:
+    """Return the name of the lease whose end says when a process last looked after the schedules of a pool."""
+    return f"schedules/looked/{pool_id}"
+
+
+def _is_due(pool: PoolRow, schedule: JobSchedule, now: datetime) -> bool:
+    progress = read_progress(pool.policy.get(PROGRESS + schedule.name))
+    if progress is not None and progress.unconfirmed:
+        return True
+    return not schedule.paused and next(schedule.ticks_after(last_tick(schedule, progress))) <= now
+
+
+def _job(pool_id: PoolId, schedule: JobSchedule, tick: datetime) -> NewJob:
+    return new_job(schedule.payload, **schedule.options, job_id=tick_job_id(pool_id, schedule.name, tick))

@@ -1,0 +1,211 @@
+"""A task's function: writes the arguments of a call as a job's payload, and calls the function with a payload."""
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import short_repr
+from drumbeat.pool.payload import MOST_BYTES, as_json
+from drumbeat.pool.typed_values import Convert, converter
+from drumbeat.pool.worker.context import JobContext
+
+_MOST_SHAPES = 1000  #: how many shapes of calls that fit are remembered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskParameters:
+    """The parameters of a task, without the one that takes the JobContext, and how JSON becomes their values."""
+
+    signature: inspect.Signature
+    context_name: str | None = None  #: the parameter that takes the JobContext
+    context_index: int | None = None  #: its position; None: it is passed by name
+    by_index: tuple[Convert | None, ...] = ()
+    by_name: Mapping[str, Convert]
+    more_positional: Convert | None = None  #: for ``*args``
+    more_named: Convert | None = None  #: for ``**kwargs``
+    are_plain: bool = False  #: all arguments are passed as they are in JSON
+
+
+class TaskFunction:
+    """A function that is run as a job. The job's type is the task's name, its payload ``{"args": […], "kwargs": {…}}``."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        if not inspect.isroutine(function):
+            raise InvalidInput(f"expected a function as a task, got {short_repr(function)}; put @task above a def")
+        self.function = function
+        self.module = _module_name(function)
+        self.task_name = name or f"{self.module}.{function.__qualname__}"
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._shapes: set[tuple[Any, ...]] = set()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the plain function."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def handler_name(self) -> str | None:
+        """The handler as ``module:function``, for workers of other processes; None for a function inside another function."""
+        path = self.function.__qualname__
+        return None if "<" in path or self.module == "__main__" else f"{self.module}:{path}"
+
+    @cached_property
+    def parameters(self) -> TaskParameters:
+        """The task's parameters. They are read at first use, when all names in the annotations are defined."""
+        return _read_parameters(self.function)
+
+    @cached_property
+    def result_converter(self) -> Convert | None:
+        return converter("result", _hints(self.function).get("return"))
+
+    def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any], most_bytes: int = MOST_BYTES) -> Any:
+        """Return the payload of a call. Raises InvalidInput that names the parameter that is wrong or cannot be sent."""
+        self._check_shape(args, kwargs, "")
+        try:
+            return as_json({"args": list(args), "kwargs": dict(kwargs)}, "arguments", most_bytes)
+        except InvalidInput as exc:
+            raise self._with_parameter(args, kwargs, most_bytes, exc) from exc
+
+    def run(self, context: JobContext) -> Any:
+        """Call the function with a job's payload. Returns its result, or a coroutine if it is async.
+
+        Raises InvalidInput that names the parameter if the payload does not fit the parameters, such as after a change of
+        the function.
+        """
+        args, kwargs = self._arguments(context.payload)
+        self._check_shape(args, kwargs, "the arguments of this job do not fit: ")
+        parameters = self.parameters
+        if not parameters.are_plain:
+            args, kwargs = _converted(parameters, args, kwargs)
+        if parameters.context_name is not None:
+            args, kwargs = _with_context(parameters, args, kwargs, context)
+        return self.function(*args, **kwargs)
+
+    def _arguments(self, payload: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        if isinstance(payload, dict) and payload.keys() <= {"args", "kwargs"}:
+            args, kwargs = payload.get("args", []), payload.get("kwargs", {})
+            if isinstance(args, list) and isinstance(kwargs, dict):
+                return args, kwargs
+        expected = '{"args": […], "kwargs": {…}}'
+        raise InvalidInput(f"task {self.task_name}: expected the payload {expected}, got {short_repr(payload)}")
+
+    def _check_shape(self, args: Sequence[Any], kwargs: Mapping[str, Any], problem: str) -> None:
+        """Raise InvalidInput if a call with so many arguments and these names does not fit the parameters."""
+        shape = (len(args), *kwargs)
+        if shape in self._shapes:
+            return
+        signature = self.parameters.signature
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as exc:
+            shown = signature.replace(return_annotation=signature.empty)
+            raise InvalidInput(f"task {self.task_name}: {problem}{exc}; expected {shown}") from exc
+        if len(self._shapes) < _MOST_SHAPES:
+            self._shapes.add(shape)
+
+    def _with_parameter(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], most_bytes: int, found: InvalidInput
+    ) -> InvalidInput:
+        """Return the error with the name of the parameter whose value cannot be sent."""
+        for name, value in self.parameters.signature.bind(*args, **kwargs).arguments.items():
+            try:
+                as_json(value, name, most_bytes)
+            except InvalidInput as exc:
+                return InvalidInput(f"task {self.task_name}: {exc}")
+        return InvalidInput(f"task {self.task_name}: {found}")
+
+
+def _module_name(function: Callable[..., Any]) -> str:
+    """Return the module by which other processes import the function, also if it is the program that runs now."""
+    if function.__module__ != "__main__":
+        return function.__module__
+    main = sys.modules["__main__"]
+    if (spec := getattr(main, "__spec__", None)) is not None:
+        return str(spec.name).removesuffix(".__main__")
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "__main__"
+
+
+def _read_parameters(function: Callable[..., Any]) -> TaskParameters:
+    signature, hints = inspect.signature(function), _hints(function)
+    context_name = context_index = None
+    kept, by_index, by_name = list[inspect.Parameter](), list[Convert | None](), dict[str, Convert]()
+    more: dict[Any, Convert | None] = {}
+    for index, (name, parameter) in enumerate(signature.parameters.items()):
+        hint = hints.get(name)
+        if _takes_context(hint):
+            context_name, context_index = name, None if parameter.kind is parameter.KEYWORD_ONLY else index
+            continue
+        kept.append(parameter)
+        convert = converter(name, hint)
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            more[parameter.kind] = convert
+            continue
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            by_index.append(convert)
+        if convert is not None:
+            by_name[name] = convert
+    return TaskParameters(
+        signature=signature.replace(parameters=kept),
+        context_name=context_name,
+        context_index=context_index,
+        by_index=tuple(by_index),
+        by_name=by_name,
+        more_positional=more.get(inspect.Parameter.VAR_POSITIONAL),
+        more_named=more.get(inspect.Parameter.VAR_KEYWORD),
+        are_plain=not by_name and not any(by_index) and not any(more.values()),
+    )
+
+
+def _takes_context(hint: Any) -> bool:
+    return hint is JobContext or JobContext in typing.get_args(hint)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the function's annotations as types. Leaves out annotations that name something undefined."""
+    try:
+        return typing.get_type_hints(function)
+    except Exception:
+        return {name: found for name, hint in function.__annotations__.items() if (found := _hint(function, hint)) is not None}
+
+
+def _hint(function: Callable[..., Any], hint: Any) -> Any:
+    if not isinstance(hint, str):
+        return hint
+    holder = type("Holder", (), {"__annotations__": {"hint": hint}})
+    try:
+        return typing.get_type_hints(holder, getattr(function, "__globals__", {}))["hint"]
+    except Exception:
+        return JobContext if hint.rpartition(".")[2] == JobContext.__name__ else None
+
+
+def _converted(
+    parameters: TaskParameters, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    known = len(parameters.by_index)
+    converts = [*parameters.by_index[: len(args)], *[parameters.more_positional] * max(len(args) - known, 0)]
+    own = parameters.signature.parameters
+    return (
+        [value if convert is None else convert(value) for convert, value in zip(converts, args, strict=True)],
+        {name: _named(parameters, name, name in own, value) for name, value in kwargs.items()},
+    )
+
+
+def _named(parameters: TaskParameters, name: str, own: bool, value: Any) -> Any:
+    convert = parameters.by_name.get(name) if own else parameters.more_named
+    return value if convert is None else convert(value)
+
+
+def _with_context(
+    parameters: TaskParameters, args: Sequence[Any], kwargs: Mapping[str, Any], context: JobContext
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Add the JobContext at its position or, behind arguments that are passed by name, by name."""
+    index, name = parameters.context_index, parameters.context_name
+    if index is not None and index <= len(args):
+        return [*args[:index], context, *args[index:]], kwargs
+    return args, {**kwargs, str(name): context}

@@ -1,0 +1,77 @@
+"""Finds the tasks of a module, for a worker that is started with the module's name."""
+
+import ast
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.tasks.task import Task
+
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def tasks_of(module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
+    """Import a module and return its tasks by pool, also those it imports from elsewhere.
+
+    Raises InvalidInput if it cannot be imported, has no task, or has two tasks with the same name.
+    """
+    found: dict[str, Task[..., Any]] = {}
+    for each in vars(_imported(module)).values():
+        if isinstance(each, Task):
+            other = found.setdefault(each.task_name, each)
+            if other.function is not each.function:
+                raise InvalidInput(
+                    f"module {module!r} has two tasks with the name {each.task_name!r}: {other.handler_name} and "
+                    f"{each.handler_name}; give one of them another name: @task(name=…)"
+                )
+    if not found:
+        raise InvalidInput(f"expected a module with tasks, got {module!r}, which has none; put @drumbeat.task above a function")
+    by_pool: dict[str, list[Task[..., Any]]] = {}
+    for task in found.values():
+        by_pool.setdefault(task.pool, []).append(task)
+    return by_pool
+
+
+def _imported(module: str) -> Any:
+    if not _MODULE.fullmatch(module):
+        raise InvalidInput(f"expected the name of a module, such as app.tasks, got {module!r}")
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as exc:
+        raise InvalidInput(f"cannot import module {module!r}: {type(exc).__name__}: {exc}") from exc
+
+
+def is_module(name: str) -> bool:
+    """Whether a module with this name can be found. For ``a.b``, this imports ``a``."""
+    if not _MODULE.fullmatch(name):
+        return False
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (Exception, SystemExit):
+        return False
+
+
+def defines_tasks(name: str, folder: Path) -> bool:
+    """Whether a folder has a module with this name in which a function is decorated as a task. Nothing is imported."""
+    if not _MODULE.fullmatch(name):
+        return False
+    path = folder.joinpath(*name.split("."))
+    file = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
+    if file is None:
+        return False
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, OSError):
+        return False
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return any(_is_task(decorator) for function in functions for decorator in function.decorator_list)
+
+
+def _is_task(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "task"

@@ -1,0 +1,152 @@
+"""Where tasks are pushed: the queue in a store, through one connection per process and store."""
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from drumbeat.core.job import Job, NewJob
+from drumbeat.loop_thread import LoopThread
+from drumbeat.pool.service import Pool
+from drumbeat.pool.worker.task_call import TaskFunction
+from drumbeat.settings import STORE_VARIABLE
+
+if TYPE_CHECKING:
+    from drumbeat.client import Connection
+
+log = logging.getLogger(__name__)
+
+_CLOSE_TIMEOUT = 10.0  #: seconds to wait for the store to close
+
+
+class TaskQueue(Protocol):
+    """What a task needs of a queue: push jobs and read their state, from plain code and from coroutines (the names with a)."""
+
+    def push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]: ...
+    async def apush(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]: ...
+    def job(self, pool: str, job_id: str) -> Job: ...
+    async def ajob(self, pool: str, job_id: str) -> Job: ...
+    def result(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object: ...
+    async def aresult(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object: ...  # noqa: ASYNC109
+    def cancel(self, pool: str, job_id: str) -> None: ...
+    async def acancel(self, pool: str, job_id: str) -> None: ...
+
+
+class StoreQueue:
+    """The queue of one store for all tasks of this process. Its connection runs on a thread of its own."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+        self.loop = LoopThread()
+        self._pools: dict[str, Pool] = {}
+        self._recorded: set[tuple[str, str]] = set()  #: pools and types of jobs whose handler is recorded in the pool
+
+    def push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
+        return self.loop.run(self._push(pool, task, jobs))
+
+    async def apush(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
+        return await self.loop.run_async(self._push(pool, task, jobs))
+
+    def job(self, pool: str, job_id: str) -> Job:
+        return self.loop.run(self.pool(pool).job(job_id))
+
+    async def ajob(self, pool: str, job_id: str) -> Job:
+        return await self.loop.run_async(self.pool(pool).job(job_id))
+
+    def result(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object:
+        return self.loop.run(self._result(pool, job_id, timeout))
+
+    async def aresult(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object:  # noqa: ASYNC109
+        return await self.loop.run_async(self._result(pool, job_id, timeout))
+
+    def cancel(self, pool: str, job_id: str) -> None:
+        self.loop.run(self._cancel(pool, job_id))
+
+    async def acancel(self, pool: str, job_id: str) -> None:
+        await self.loop.run_async(self._cancel(pool, job_id))
+
+    def pool(self, name: str) -> Pool:
+        if name not in self._pools:
+            self._pools[name] = self.connection.pool(name)
+        return self._pools[name]
+
+    def close(self) -> None:
+        """Close the connection and end its thread. Safe to call more than once."""
+        if self.loop.is_running:
+            try:
+                self.loop.submit(self.connection.close()).result(_CLOSE_TIMEOUT)
+            except Exception as exc:
+                log.warning("failed to close the store of the tasks: %s", str(exc) or type(exc).__name__)
+            self.loop.close()
+
+    async def _push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
+        target = self.pool(pool)
+        if (pool, task.task_name) not in self._recorded:
+            handlers = {} if task.handler_name is None else {task.task_name: task.handler_name}
+            await self.connection.record_handlers(pool, handlers)
+            self._recorded.add((pool, task.task_name))
+        return await target.push_jobs(jobs)
+
+    async def _result(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object:  # noqa: ASYNC109
+        result: object = await self.pool(pool).result(job_id, timeout)
+        return result
+
+    async def _cancel(self, pool: str, job_id: str) -> None:
+        await self.pool(pool).cancel(job_id)
+
+
+class SharedQueues:
+    """The queues of this process, one for each store. A forked process begins without any and opens its own."""
+
+    def __init__(self) -> None:
+        self.replacement: TaskQueue | None = None  #: used instead of any store, such as in tests
+        self._inherited: list[object] = []  #: connections of the parent process: not used and not closed here
+        self._begin()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def find(self, url: str | None) -> TaskQueue:
+        """Return the queue of the store at ``url``, or by default of DRUMBEAT_STORE or the settings file."""
+        return self.replacement or self.find_store(url)
+
+    def find_store(self, url: str | None) -> StoreQueue:
+        """Return the queue of a store, like ``find``, even while ``replacement`` is used."""
+        key = url or os.environ.get(STORE_VARIABLE) or f"settings of {os.getcwd()}"
+        found = self._queues.get(key)
+        if found is None:
+            with self._lock:
+                found = self._queues.get(key) or _open(url)
+                self._queues[key] = found
+        return found
+
+    def close(self) -> None:
+        """Close all connections; the next push opens them again."""
+        with self._lock:
+            _close_all(os.getpid(), self._queues)
+
+    def _begin(self) -> None:
+        self._queues: dict[str, StoreQueue] = {}
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, os.getpid(), self._queues)  # also called when the process exits
+
+    def _forget(self) -> None:
+        self._inherited.append(self._queues)
+        self._begin()
+
+
+def _open(url: str | None) -> StoreQueue:
+    from drumbeat.client import connect
+    from drumbeat.composition.base import triggers_file
+
+    return StoreQueue(connect(url, triggers=triggers_file() is not None))
+
+
+def _close_all(process_id: int, queues: dict[str, StoreQueue]) -> None:
+    """Close queues, unless they belong to the parent of this process."""
+    while queues and os.getpid() == process_id:
+        queues.popitem()[1].close()
+
+
+queues = SharedQueues()

@@ -1,0 +1,156 @@
+"""Pages that change many jobs of a pool: by a filter, after a preview, and by the groups of their errors."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+from nicegui import ui
+
+from drumbeat.client import BulkResult, JobFilter, Pool
+from drumbeat.core.job import JobStatus
+from drumbeat.web.app_state import AppState
+from drumbeat.web.pages.actions import button, confirm, notify
+from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder, short
+from drumbeat.web.pages.forms import text_of
+from drumbeat.web.pages.frame import breadcrumbs, heading, page
+from drumbeat.web.pages.job_columns import JOB_COLUMNS
+
+_OPERATIONS = {"cancel": "Cancel jobs", "requeue": "Requeue jobs"}
+_VERBS = {"cancel": "cancelled", "requeue": "requeued"}
+_JOBS = (
+    *JOB_COLUMNS,
+    TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
+    TableColumn(name="error", loose=True, read=lambda job: short(job.last_error, 60) if job.last_error else None),
+)
+_GROUPS = (
+    TableColumn(name="error", loose=True, read=lambda row: row[1].error),
+    TableColumn(name="jobs", read=lambda row: row[1].jobs, number=True),
+    TableColumn(name="types", loose=True, read=lambda row: ", ".join(kind or "(none)" for kind in row[1].types[:3])),
+    TableColumn(name="first_seen", label="first seen (UTC)", read=lambda row: row[1].first_seen),
+    TableColumn(name="last_seen", label="last seen (UTC)", read=lambda row: row[1].last_seen),
+    TableColumn(
+        name="example",
+        label="last job",
+        loose=True,
+        read=lambda row: row[1].example,
+        href=lambda row: f"/pools/{quote(row[0], safe='')}/jobs/{quote(row[1].example, safe='')}",
+    ),
+)
+
+
+def add(app: AppState) -> None:
+    @page(app, "/pools/{pool_id}/change", "Pools")
+    async def change(pool_id: str) -> None:
+        await app.plane.pool(pool_id).get()
+        breadcrumbs(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
+        heading("Change jobs by filter")
+        _ChangeForm(app.plane.pool(pool_id))
+
+    @page(app, "/pools/{pool_id}/errors", "Pools")
+    async def errors(pool_id: str) -> None:
+        found = await app.plane.pool(pool_id).errors()
+        breadcrumbs(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
+        heading("Error groups")
+        ui.label("Poisoned jobs by their error. Numbers, ids and addresses are ignored.").classes("faint")
+
+        async def requeue(group_id: str) -> None:
+            jobs = next((each.jobs for each in found.groups if each.group_id == group_id), 0)
+            if await confirm(f"Requeue all {jobs} poisoned jobs with this error?", "Requeue"):
+                done = await app.plane.pool(pool_id).requeue_where(JobFilter(error_group=group_id))
+                notify(_summary(done, "requeued"))
+                ui.navigate.reload()
+
+        table = PageTable("Error groups", _GROUPS, key=lambda row: row[1].group_id, actions={"Requeue all": requeue}, page=50)
+        TableOrPlaceholder(table, ui.label("No poisoned jobs").classes("faint")).show(
+            [(pool_id, each) for each in found.groups]
+        )
+        if found.ungrouped:
+            ui.label(f"{found.ungrouped} more jobs have other errors.").classes("faint")
+
+
+def links(pool_id: str) -> None:
+    """Add links to these pages."""
+    with ui.row().classes("gap-4"):
+        ui.link("Change jobs by filter", f"/pools/{quote(pool_id, safe='')}/change")
+        ui.link("Error groups", f"/pools/{quote(pool_id, safe='')}/errors")
+
+
+def _summary(done: BulkResult, verb: str) -> str:
+    parts = [f"{done.changed} of {done.matched} jobs {verb}."]
+    parts += [f"{done.requested} running jobs are asked to stop."] if done.requested else []
+    parts += [f"{done.skipped} jobs changed meanwhile and stay as they are."] if done.skipped else []
+    return " ".join(parts)
+
+
+class _ChangeForm:
+    """A form with a filter: it shows how many jobs match, and the first of them, before they are changed."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._previewed: tuple[str, JobFilter] | None = None  #: the operation and filter of the preview
+        with ui.card().props("flat bordered").classes("w-full"):
+            self._operation = ui.select(_OPERATIONS, value="cancel", label="Operation", on_change=self._forget)
+            choices = {"": "default", **{each.value: each.value for each in JobStatus if each is not JobStatus.DONE}}
+            self._fields: dict[str, Any] = {
+                "statuses": ui.select(choices, value="", label="Status", on_change=self._forget),
+                "job_type": ui.input("Type", on_change=self._forget),
+                "group": ui.input("Group", on_change=self._forget),
+                "error": ui.input("Error contains", on_change=self._forget),
+                "older_than": ui.number("Older than (minutes)", min=0, on_change=self._forget),
+                "newer_than": ui.number("Newer than (minutes)", min=0, on_change=self._forget),
+            }
+            for field in (self._operation, *self._fields.values()):
+                field.classes("w-full max-w-lg").props("outlined dense stack-label")
+            with ui.row():
+                button("Preview", self._preview, icon="search")
+                self._apply = button("Change these jobs", self._change, icon="done", danger=True)
+                self._apply.set_visibility(False)
+        self._count = ui.label("").props("role=status")
+        table = PageTable("Matching jobs", _JOBS, key=lambda job: job.job_id)
+        self._table = TableOrPlaceholder(table, ui.label(""))
+        self._table.show([])
+
+    def _forget(self) -> None:
+        """Hide the preview, because the filter has changed since."""
+        self._previewed = None
+        self._apply.set_visibility(False)
+
+    def _filter(self) -> JobFilter:
+        given: Mapping[str, Any] = {
+            "statuses": [self._fields["statuses"].value] if self._fields["statuses"].value else (),
+            **{name: text_of(self._fields[name]) or None for name in ("job_type", "group", "error")},
+            **{name: _minutes(self._fields[name].value) for name in ("older_than", "newer_than")},
+        }
+        return JobFilter(**given)
+
+    async def _run(self, operation: str, selected: JobFilter, *, dry_run: bool) -> BulkResult:
+        run = self._pool.cancel_where if operation == "cancel" else self._pool.requeue_where
+        return await run(selected, dry_run=dry_run)
+
+    async def _preview(self) -> None:
+        self._forget()
+        operation, selected = str(self._operation.value), self._filter()
+        found = await self._run(operation, selected, dry_run=True)
+        shown = f" The first {len(found.examples)}:" if found.matched > len(found.examples) else ""
+        self._count.text = f"{found.matched} jobs would be {_VERBS[operation]}.{shown}"
+        self._table.show(found.examples)
+        self._previewed = (operation, selected)
+        self._apply.text = f"{_OPERATIONS[operation].split()[0]} {found.matched} jobs"
+        self._apply.set_visibility(bool(found.matched))
+
+    async def _change(self) -> None:
+        if self._previewed is None:
+            notify("The filter has changed. Preview it first.", error=True)
+            return
+        operation, selected = self._previewed
+        if await confirm(f"{self._apply.text}? Jobs that match by now are changed too.", self._apply.text):
+            done = await self._run(operation, selected, dry_run=False)
+            self._forget()
+            self._table.show([])
+            self._count.text = _summary(done, _VERBS[operation])
+            notify(self._count.text)
+
+
+def _minutes(value: float | None) -> timedelta | None:
+    return None if value is None else timedelta(minutes=value)

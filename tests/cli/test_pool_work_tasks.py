@@ -1,0 +1,223 @@
+"""drumbeat pool work MODULE: the tasks of a module are found and their pools are worked on, in one process."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import drumbeat
+from cli.given import PATIENCE, Said, drumbeat as run, eventually, ran, started
+from drumbeat.cli.reload import source_files
+from drumbeat.core.job import JobStatus
+
+SHOP = """
+import pathlib, drumbeat
+
+@drumbeat.task
+def pack(n: int) -> int:
+    ship.push(n, by="rail")
+    return n
+
+@drumbeat.task(pool="shipping")
+async def ship(n: int, *, by: str) -> str:
+    return f"{n} by {by}"
+"""
+
+
+class Shop:
+    """A folder with modules, and a store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder}/jobs.db"
+
+    def write(self, name: str, text: str = SHOP) -> None:
+        (self.folder / f"{name}.py").write_text(text)
+
+    def run(self, *arguments: str) -> Said:
+        return ran("pool", *arguments, cwd=self.folder, DRUMBEAT_STORE=self.url)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    before = set(sys.modules)
+    yield Shop(tmp_path)
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def connection(shop: Shop) -> Iterator[drumbeat.client.BlockingConnection]:
+    with drumbeat.connect_blocking(shop.url) as opened:
+        yield opened
+
+
+def pushed(shop: Shop, connection: drumbeat.client.BlockingConnection, module: str, n: int) -> str:
+    """Push a job of the task ``pack`` as another process would: by its name."""
+    connection.record_handlers("default", {f"{module}.pack": f"{module}:pack"})
+    job_id: str = connection.pool("default").push({"args": [n]}, type=f"{module}.pack")
+    return job_id
+
+
+def test_all_pools_of_a_modules_tasks_are_drained(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
+    shop.write("shop_a")
+    job_id = pushed(shop, connection, "shop_a", 7)
+
+    said = run("pool", "work", "shop_a", "--drain", cwd=shop.folder, DRUMBEAT_STORE=shop.url)
+
+    assert said.code == 0, said.errors
+    assert said.errors.splitlines() == [
+        "working on pool default: shop_a.pack",
+        "working on pool shipping: shop_a.ship",
+        "worked on 2 jobs: 2 finished, 0 failed",
+    ]
+    assert connection.pool("default").result(job_id) == 7
+    assert [job.result for job in connection.pool("shipping").list()] == ["7 by rail"]
+
+
+def test_a_worker_may_start_before_the_first_push_and_its_pools_know_their_handlers(shop: Shop) -> None:
+    shop.write("shop_b")
+
+    said = shop.run("work", "shop_b", "--once", "--json")
+
+    assert (said.code, [json.loads(line)["ended"] for line in said.output.splitlines()]) == (6, [0, 0]), said.errors
+    with drumbeat.connect_blocking(shop.url) as connection:
+        assert connection.pool("shipping").plan().handlers == {"shop_b.ship": "shop_b:ship"}
+
+
+def test_once_runs_one_job_of_one_pool(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
+    shop.write("shop_c", SHOP.replace('ship.push(n, by="rail")', "pass"))
+    first, second = (pushed(shop, connection, "shop_c", n) for n in (1, 2))
+
+    said = shop.run("work", "shop_c", "--once", "--json")
+
+    assert (said.code, json.loads(said.output)["finished"]) == (0, 1), said.errors
+    assert [connection.pool("default").job(each).status for each in (first, second)] == [JobStatus.DONE, JobStatus.PENDING]
+
+
+def test_a_pools_name_still_works_and_what_is_ambiguous_is_said(
+    shop: Shop, connection: drumbeat.client.BlockingConnection
+) -> None:
+    shop.write("shop_d")
+    shop.write("other_d", "raise RuntimeError('a file with the name of a pool is not imported')")
+    job_ids = [connection.pool(name).push(3, type="x") for name in ("shop_d", "other_d")]
+
+    ambiguous = shop.run("work", "shop_d", "--drain")
+    plain = shop.run("work", "other_d", "--drain", "--handler", "command:cat")
+    as_pool = shop.run("work", "shop_d", "--drain", "--no-tasks", "--handler", "command:cat")
+    as_tasks = shop.run("work", "shop_d", "--drain", "--tasks")
+
+    assert ambiguous.code == 1
+    assert "'shop_d' is a pool of this store and a module with tasks in this folder; add --tasks" in ambiguous.errors
+    assert (plain.code, as_pool.code, as_tasks.code) == (0, 0, 0), plain.errors + as_pool.errors + as_tasks.errors
+    assert [connection.pool(name).result(each) for name, each in zip(("shop_d", "other_d"), job_ids, strict=True)] == [3, 3]
+
+
+def test_a_pool_with_recorded_handlers_is_worked_on_beside_a_file_of_its_name(
+    shop: Shop, connection: drumbeat.client.BlockingConnection
+) -> None:
+    shop.write("papers_d", "def read(payload): return payload")
+    connection.pool("papers_d").create(drumbeat.client.WorkPlan(handlers={"": "command:cat"}))
+    job_id = connection.pool("papers_d").push(5)
+
+    assert shop.run("work", "papers_d", "--drain").code == 0
+    assert connection.pool("papers_d").result(job_id) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("nothing_e", None, "no pool 'nothing_e', and no module of that name"),
+        ("empty_e", "x = 1", "expected a module with tasks, got 'empty_e', which has none"),
+        ("broken_e", "import drumbeat\n@drumbeat.task\ndef f(): ...\nimport nothing_at_all", "cannot import module 'broken_e'"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_one_line(
+    shop: Shop, connection: drumbeat.client.BlockingConnection, name: str, text: str | None, says: str
+) -> None:
+    connection.pool("any").create()
+    if text is not None:
+        shop.write(name, text)
+
+    said = shop.run("work", name, "--drain")
+
+    assert (said.code, len(said.errors.splitlines())) == (1, 1), said.errors
+    assert says in said.errors
+
+
+def test_a_task_that_a_spawned_worker_cannot_import_leaves_its_job_and_says_why(
+    shop: Shop, connection: drumbeat.client.BlockingConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id = pushed(shop, connection, "gone_f", 1)
+    named = ("--run-id", "default", "--worker-id", "w", "--worker-group-id", "0", "--worker-group-count", "1")
+
+    said = ran("worker", *named, cwd=shop.folder, DRUMBEAT_STORE=shop.url)
+
+    assert said.code == 1
+    assert "this worker ends: handler 'gone_f:pack': cannot import 'gone_f': ModuleNotFoundError" in caplog.text
+    assert "Traceback" not in caplog.text
+    assert connection.pool("default").job(job_id).status is JobStatus.PENDING
+
+
+def test_a_spawned_worker_finds_the_task_of_a_job(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
+    shop.write("shop_g", SHOP.replace('ship.push(n, by="rail")', "pass"))
+    job_id = pushed(shop, connection, "shop_g", 4)
+    named = ("--run-id", "default", "--worker-id", "w", "--worker-group-id", "0", "--worker-group-count", "1")
+
+    said = ran("worker", *named, cwd=shop.folder, DRUMBEAT_STORE=shop.url)
+
+    assert (said.code, connection.pool("default").result(job_id)) == (0, 4), said.errors
+
+
+def test_a_change_of_a_file_restarts_the_workers(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
+    shop.write("shop_h", SHOP.replace('ship.push(n, by="rail")', "pass"))
+    connection.pool("default").create()
+
+    def result_of(n: int) -> Callable[[], bool]:
+        job = pushed(shop, connection, "shop_h", n)
+        return lambda: connection.pool("default").job(job).status is JobStatus.DONE
+
+    words = ("pool", "work", "shop_h", "--reload")
+    with started(*words, cwd=shop.folder, DRUMBEAT_STORE=shop.url) as process:
+        eventually(result_of(1), "the first job is done")
+        shop.write("shop_h", "def f(:")
+        os.utime(shop.folder / "shop_h.py", (1, 1))
+        assert process.stderr is not None
+        heard = []
+        while "waiting for a change" not in (line := process.stderr.readline()):
+            heard.append(line)
+        broken = result_of(2)
+        shop.write("shop_h", SHOP.replace('ship.push(n, by="rail")', "pass"))
+        eventually(broken, "the job is done by the worker with the mended file")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 0, errors
+    assert any("shop_h.py changed; restarting" in line for line in heard)
+    assert any("cannot import module 'shop_h': SyntaxError" in line for line in [*heard, line])
+
+
+def test_hidden_folders_and_virtual_environments_are_not_watched(tmp_path: Path) -> None:
+    for path in ("a.py", "b/c.py", ".git/d.py", "venv/pyvenv.cfg", "venv/e.py", "b/__pycache__/f.py", "g.txt"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+
+    assert {Path(path).relative_to(tmp_path).as_posix() for path in source_files(tmp_path)} == {"a.py", "b/c.py"}
+
+
+def test_tasks_run_in_child_processes_too(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
+    shop.write(
+        "shop_i", "import drumbeat, os\n@drumbeat.task\nasync def pack(n: int) -> list[int]: return [n * 2, os.getpid()]"
+    )
+    job_id = pushed(shop, connection, "shop_i", 4)
+
+    said = shop.run("work", "shop_i", "--drain", "--executor", "processes")
+
+    result = connection.pool("default").result(job_id)
+    assert (said.code, result[0]) == (0, 8), said.errors
+    assert result[1] != os.getpid()

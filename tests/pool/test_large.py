@@ -1,0 +1,350 @@
+"""Large payloads and results: stored outside the store, checked when read, deleted when no job needs them."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import LargeLost, LargeUnavailable, ResultExpired
+from drumbeat.core.job import JobId, JobStatus, NewJob
+from drumbeat.core.pool import PoolId
+from drumbeat.pool.envelope import open_envelope
+from drumbeat.pool.large.files import FilePlace
+from drumbeat.pool.large.place import ValueKey, check_key, parse_key
+from drumbeat.pool.large.sweep import sweep
+from drumbeat.pool.large.values import LargeValues
+from drumbeat.pool.plugins import PoolPlugins
+from drumbeat.store.memory import MemoryStore
+from drumbeat.testing import TestPool
+
+BIG = {"text": "x" * 5000}
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "large"
+
+
+@pytest.fixture
+async def values(place: Path, clock: ManualClock) -> LargeValues:
+    return LargeValues(place=FilePlace(place), store=MemoryStore(clock), clock=clock, max_inline=1024)
+
+
+@pytest.fixture
+async def pool(values: LargeValues, clock: ManualClock) -> TestPool:
+    opened = TestPool(values.store, clock, "papers", PoolPlugins(large=values))
+    await opened.create()
+    return opened
+
+
+def files(place: Path) -> list[Path]:
+    return sorted(place.rglob("*.json"))
+
+
+def age(place: Path, clock: ManualClock, by: timedelta = 2 * DAY) -> None:
+    """Make all files older, as the clock of the test sees them."""
+    then = (clock.now() - by).timestamp()
+    for path in files(place):
+        os.utime(path, (then, then))
+
+
+async def test_a_large_payload_goes_to_a_file_and_comes_back(pool: TestPool, place: Path) -> None:
+    small, large = await pool.push({"n": 1}), await pool.push(BIG)
+
+    assert (await pool.store.jobs.get(small)).payload == {"n": 1}
+    assert len(str((await pool.store.jobs.get(large)).payload)) < 500
+    assert (await pool.job(large)).payload == BIG
+    assert [job.payload for job in await pool.list()] == [{"n": 1}, BIG]
+    (file,) = files(place)
+    assert file.stat().st_mode & 0o077 == 0
+
+
+async def test_a_large_result_goes_to_a_file_and_comes_back(pool: TestPool, place: Path) -> None:
+    job_id = await pool.push(BIG)
+    await pool.run_until_empty(lambda payload: {"got": payload})
+
+    assert await pool.result(job_id) == {"got": BIG}
+    assert (await pool.job(job_id)).result == {"got": BIG}
+    assert open_envelope((await pool.store.jobs.get(job_id)).result).large is not None
+    assert len(files(place)) == 2
+
+
+async def test_a_job_claimed_by_hand_has_its_large_payload_and_result(pool: TestPool) -> None:
+    await pool.push_many([BIG, BIG], type="big")
+    job = await pool.claim()
+    assert job is not None
+    await pool.complete(job, BIG)
+
+    assert job.payload == BIG
+    assert job.type == "big"
+    assert await pool.result(job.job_id) == BIG
+
+
+async def test_a_payload_of_more_than_a_megabyte_can_be_pushed(pool: TestPool) -> None:
+    found: list[int] = []
+    await pool.push("x" * 3_000_000)
+    await pool.run_until_empty(lambda payload: found.append(len(payload)))
+
+    assert found == [3_000_000]
+
+
+async def test_pushing_the_same_id_again_changes_nothing(pool: TestPool) -> None:
+    for text in ("a", "b"):
+        assert await pool.push({"text": text * 5000}, job_id="mine") == "mine"
+
+    assert (await pool.job("mine")).payload == {"text": "a" * 5000}
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda file: file.unlink(), "has no file"),
+        (lambda file: file.write_bytes(b"{}"), "the file was changed"),
+        (lambda file: file.write_bytes(file.read_bytes().replace(b"x", b"y")), "the file was changed"),
+        (lambda file: file.write_bytes(file.read_bytes() + b" "), "the file was changed"),
+    ],
+    ids=["deleted", "shorter", "other content", "longer"],
+)
+async def test_a_lost_payload_poisons_the_job_with_one_clear_line(
+    pool: TestPool, place: Path, damage: Callable[[Path], Any], said: str
+) -> None:
+    job_id = await pool.push(BIG)
+    damage(files(place)[0])
+    (ran,) = await pool.run_until_empty(lambda payload: payload)
+
+    job = await pool.job(job_id)
+    assert job.status is JobStatus.POISONED
+    assert ran.error is not None
+    assert said in ran.error
+    assert "\n" not in ran.error
+    assert (await pool.explain(job_id)).status is JobStatus.POISONED
+
+
+async def test_a_lost_result_is_an_error_of_one_line(pool: TestPool, place: Path) -> None:
+    job_id = await pool.push(1)
+    await pool.run_until_empty(lambda: BIG)
+    files(place)[0].unlink()
+
+    with pytest.raises(LargeLost, match="has no file"):
+        await pool.result(job_id)
+    assert (await pool.job(job_id)).status is JobStatus.DONE
+
+
+async def test_a_job_claimed_by_hand_whose_payload_is_lost_is_poisoned(pool: TestPool, place: Path) -> None:
+    job_id = await pool.push(BIG)
+    files(place)[0].unlink()
+
+    assert await pool.claim() is None
+    assert (await pool.job(job_id)).status is JobStatus.POISONED
+
+
+class Unreachable(FilePlace):
+    """A place that does not answer for the first so many calls."""
+
+    def __init__(self, root: Path, failures: int) -> None:
+        super().__init__(root)
+        self.failures = failures
+
+    async def write(self, key: str, data: bytes) -> None:
+        self._fail()
+        await super().write(key, data)
+
+    async def read(self, key: str, most: int) -> bytes:
+        self._fail()
+        return await super().read(key, most)
+
+    def _fail(self) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise LargeUnavailable("no answer")
+
+
+def on(place: FilePlace, clock: ManualClock) -> TestPool:
+    store = MemoryStore(clock)
+    return TestPool(
+        store, clock, "papers", PoolPlugins(large=LargeValues(place=place, store=store, clock=clock, max_inline=1024))
+    )
+
+
+class HurriedClock(ManualClock):
+    """A clock on which every sleep ends at once."""
+
+    async def sleep(self, duration: timedelta) -> None:
+        return
+
+
+async def test_a_place_that_does_not_answer_for_a_moment_is_asked_again(place: Path) -> None:
+    pool = on(Unreachable(place, 2), HurriedClock())
+
+    job_id = await pool.push(BIG)
+
+    assert (await pool.job(job_id)).payload == BIG
+
+
+async def test_a_push_to_a_place_that_does_not_answer_fails_and_pushes_nothing(place: Path) -> None:
+    pool = on(Unreachable(place, 100), HurriedClock())
+    await pool.create()
+
+    with pytest.raises(LargeUnavailable, match="no answer"):
+        await pool.push_many([1, BIG])
+    assert await pool.size() == 0
+
+
+async def test_a_result_that_fits_is_kept_in_the_store_while_the_place_does_not_answer(place: Path) -> None:
+    pool = on(Unreachable(place, 100), HurriedClock())
+    job_id = await pool.push(1)
+    await pool.run_until_empty(lambda: BIG)
+
+    assert (await pool.store.jobs.get(job_id)).result == BIG
+
+
+async def test_an_attempt_without_its_payload_is_retried(place: Path) -> None:
+    silent = Unreachable(place, 0)
+    pool = on(silent, HurriedClock())
+    job_id = await pool.push(BIG, max_attempts=3)
+    silent.failures = 4
+    ran = await pool.run_until_empty(lambda payload: payload["text"][0])
+
+    assert [each.error for each in ran] == ["no answer", None]
+    assert await pool.result(job_id) == "x"
+
+
+async def test_a_process_without_the_setting_is_told_to_set_it(pool: TestPool, clock: ManualClock) -> None:
+    job_id = await pool.push(BIG)
+    without = TestPool(pool.store, clock, "papers")
+
+    (ran, *_) = await without.run_until_empty(lambda payload: payload, most=3)
+
+    assert ran.error is not None
+    assert "expected the setting [pool] large" in ran.error
+    assert (await without.job(job_id)).job_id == job_id
+
+
+async def test_a_sweep_deletes_values_of_deleted_jobs_and_no_others(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    kept = await pool.push(BIG)
+    gone = await pool.push(BIG)
+    await pool.cancel(gone)
+    await clock.advance(timedelta(seconds=1))
+    await pool.store.jobs.prune(timedelta(), [JobStatus.CANCELLED])
+    age(place, clock)
+
+    assert (await sweep(values, dry_run=True)).deleted == 1
+    assert (await sweep(values)).deleted == 1
+    assert (await pool.job(kept)).payload == BIG
+    assert len(files(place)) == 1
+
+
+async def test_a_sweep_leaves_young_values_alone(pool: TestPool, values: LargeValues, place: Path, clock: ManualClock) -> None:
+    await values.store_jobs(PoolId("papers"), [NewJob(payload=BIG)])
+
+    age(place, clock, timedelta(hours=23))
+    assert (await sweep(values)).deleted == 0
+    age(place, clock, timedelta(hours=25))
+    assert (await sweep(values)).deleted == 1
+
+
+async def test_a_sweep_leaves_the_values_of_another_store_alone(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    await pool.push(BIG)
+    age(place, clock)
+    other = LargeValues(place=FilePlace(place), store=MemoryStore(clock), clock=clock, max_inline=1024)
+
+    assert (await sweep(other)).deleted == 0
+    assert len(files(place)) == 1
+
+
+async def test_a_sweep_stops_in_time_and_goes_on_later(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    for _ in range(3):
+        await values.store_jobs(PoolId("papers"), [NewJob(payload=BIG)])
+    age(place, clock)
+
+    counts = [(await sweep(values, within=timedelta())).deleted for _ in range(4)]
+
+    assert counts == [1, 1, 1, 0]
+
+
+async def test_a_result_of_an_earlier_attempt_is_swept(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    await pool.push(1)
+    job = await pool.claim()
+    assert job is not None
+    await values.store_result(job, BIG)
+    await pool.complete(job, BIG)
+    age(place, clock)
+
+    assert (await sweep(values)).deleted == 1
+    assert await pool.result(job.job_id) == BIG
+
+
+async def test_deleting_a_pool_deletes_its_values(pool: TestPool, place: Path) -> None:
+    await pool.push(BIG)
+    await pool.delete(unfinished=True)
+
+    assert files(place) == []
+
+
+async def test_a_result_expires_and_its_file_is_swept(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    await pool.update(result_ttl=timedelta(hours=1))
+    large, small = await pool.push(1), await pool.push(2)
+    await pool.run_until_empty(lambda payload: BIG if payload == 1 else payload)
+    await clock.advance(timedelta(minutes=59))
+    assert await pool.result(large) == BIG
+    await clock.advance(timedelta(minutes=1))
+
+    for job_id in (large, small):
+        with pytest.raises(ResultExpired, match=f"the result of job {job_id} has expired"):
+            await pool.result(job_id)
+        assert (await pool.job(job_id)).result is None
+        assert "its result has expired" in str(await pool.explain(job_id))
+    assert [job.result for job in await pool.list()] == [None, None]
+    age(place, clock)
+    assert (await sweep(values)).deleted == 1
+
+
+@pytest.mark.parametrize("job_id", ["j000000000001", "..", "a/b", "é" * 300, "x" * 500, "a b", "-"])
+def test_a_key_names_its_pool_and_job_in_safe_characters(job_id: str) -> None:
+    key = ValueKey(store_id="s", pool_id=PoolId(f"p{job_id}"), job_id=JobId(job_id), name="payload-1")
+
+    assert parse_key(check_key(str(key))) == key
+    assert all(len(part) < 255 for part in str(key).split("/"))
+
+
+@pytest.mark.parametrize("key", ["../../etc/passwd", "/etc/passwd", "a/../b.json", "a", "a/b", "s/n-p/n-j/other.json"])
+async def test_a_key_that_drumbeat_did_not_write_reads_no_file(values: LargeValues, key: str) -> None:
+    assert parse_key(key) is None
+    with pytest.raises((LargeLost, LargeUnavailable)):
+        await values.place.read(key, 100)
+
+
+async def test_a_list_shows_a_value_of_more_than_a_megabyte_as_a_reference(pool: TestPool) -> None:
+    job_id = await pool.push("x" * 2_000_000)
+
+    (listed,) = await pool.list()
+
+    assert open_envelope(listed.payload).large is not None
+    assert (await pool.job(job_id)).payload == "x" * 2_000_000
+
+
+async def test_a_sweep_deletes_what_an_interrupted_write_left(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    job_id = await pool.push(BIG)
+    whole = files(place)[0]
+    whole.with_name(f"{whole.stem}-part.json").write_text("half")
+    age(place, clock)
+
+    assert (await sweep(values)).deleted == 1
+    assert (await pool.job(job_id)).payload == BIG

@@ -1,0 +1,100 @@
+"""Immediate mode: in a test, a push runs the task at once, and nothing needs a store."""
+
+import asyncio
+
+import pytest
+
+import drumbeat
+from drumbeat.core.errors import InvalidInput, JobEnded
+from drumbeat.core.job import JobStatus
+from drumbeat.testing import immediate, pool
+from tasks.examples import Order, add, not_json, send, ship, total
+
+tried: list[int] = []
+
+
+@drumbeat.task(max_attempts=3)
+def flaky(context: drumbeat.JobContext, until: int) -> int:
+    tried.append(context.attempt)
+    if context.attempt < until:
+        raise OSError("not yet")
+    return context.attempt
+
+
+@drumbeat.task
+async def split(n: int) -> list[int]:
+    await asyncio.sleep(0)
+    return [add.push(n).result(), (await add.apush(n, 3)).job().result]
+
+
+@drumbeat.task
+def split_plainly(n: int) -> list[int]:
+    return split.push(n).result()
+
+
+def test_a_push_runs_at_once_and_has_a_result() -> None:
+    with immediate() as queue:
+        pushed = add.push(1)
+        many = add.push_many([add.bind(5), add.bind(6, second=0)])
+
+        assert (pushed.result(), pushed.status(), [each.result() for each in many]) == (3, JobStatus.DONE, [7, 6])
+        assert [job.type for job in queue.jobs] == [add.task_name] * 3
+        assert add.push_in(3600, 1).result() == 3
+
+
+async def test_it_works_within_a_loop_and_for_tasks_that_push_tasks() -> None:
+    with immediate():
+        assert await (await ship.apush(Order(1))).aresult() == [Order(1)]
+        assert ship.push(Order(2)).result() == [Order(2)]
+        assert split_plainly.push(1).result() == [3, 4]
+        assert await (await split_plainly.apush(1)).aresult() == [3, 4]
+        assert send.push("a@x").result() == "a@x: hello, attempt 1"
+
+
+def test_a_failed_task_is_tried_again_and_its_error_comes_with_the_result() -> None:
+    tried.clear()
+    with immediate() as queue:
+        assert flaky.push(3).result() == 3
+        failed = flaky.push(9)
+
+        assert (failed.status(), tried, len(queue.jobs)) == (JobStatus.POISONED, [1, 2, 3, 1, 2, 3], 2)
+        with pytest.raises(JobEnded, match="is poisoned: OSError: not yet"):
+            failed.result()
+
+
+def test_an_error_can_be_raised_by_the_push() -> None:
+    tried.clear()
+    with immediate(raise_errors=True) as queue, pytest.raises(OSError, match="not yet"):
+        flaky.push(9)
+
+    assert (tried, [job.status for job in queue.jobs]) == ([1], [JobStatus.POISONED])
+
+
+def test_what_no_queue_takes_is_refused_here_too() -> None:
+    with immediate():
+        with pytest.raises(InvalidInput, match="expected first to be JSON, got object"):
+            add.push(object())  # type: ignore[arg-type]
+        with pytest.raises(JobEnded, match="expected result to be JSON, got object"):
+            not_json.push().result()
+        assert total.push((1, 2)).job().payload == {"args": [[1, 2]], "kwargs": {}}
+
+
+def test_the_mode_ends_with_its_block_and_can_be_nested() -> None:
+    from drumbeat.tasks.queue import queues
+
+    with immediate() as outer:
+        with immediate() as inner:
+            add.push(1)
+        add.push(2)
+        assert (len(inner.jobs), len(outer.jobs)) == (1, 1)
+
+    assert queues.replacement is None
+
+
+async def test_a_pool_for_tests_runs_tasks_too() -> None:
+    async with pool() as jobs:
+        job_id = await jobs.push({"args": [1]}, type=add.task_name)
+
+        ran = await jobs.run_until_empty(add)
+
+        assert ([each.result for each in ran], await jobs.result(job_id)) == ([3], 3)
