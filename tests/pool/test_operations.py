@@ -60,7 +60,7 @@ def test_a_job_must_match_every_field_of_a_filter(selected: JobFilter, row: Job,
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"statuses": ["gone"]}, "statuses: expected a list of pending, claimed"),
+        ({"statuses": ["gone"]}, "statuses: expected a list of waiting, pending, claimed"),
         ({"statuses": "done"}, "statuses: expected a list"),
         ({"older_than": "soon"}, "older_than: expected a timedelta or seconds"),
         ({"priority": "high"}, "priority: expected a whole number, got 'high'"),
