@@ -150,9 +150,10 @@ async def test_another_spawner_of_the_folder_finds_and_ends_it(spawner: LocalSpa
         assert [(one.ref, one.state) for one in await other.list(P)] == [(mine.ref, InstanceState.RUNNING)]
         assert (await other.spawn(order())).ref == mine.ref
 
+        process = process_of(mine.ref)
         await other.terminate(P, W)
 
-    assert not psutil.pid_exists(int(mine.ref.partition(":")[0]))
+    assert not is_alive(process)
     assert list((folder / "forked").glob("*/*.ref")) == []
 
 
