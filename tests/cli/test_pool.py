@@ -171,6 +171,21 @@ def test_jobs_are_cancelled_and_requeued_by_filter_after_a_dry_run(url: str) -> 
     assert (again["matched"], again["changed"], again["examples"]) == (1, 1, [jobs(url)[0]["job_id"]])
 
 
+def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(url: str) -> None:
+    piped('{"payload": 1, "type": "a"}\n{"payload": 2, "type": "b"}\n', "pool", "push", "p", "-", "--jobs", store=url)
+
+    said = invoke("pool", "reschedule", "p", "--in", "1h", "--type", "a", store=url).output
+    assert said == "rescheduled 1 of 1 matching jobs\n"
+    assert invoke("pool", "prioritise", "p", "--to", "7", store=url).output == "prioritised 2 of 2 matching jobs\n"
+    assert [job["priority"] for job in jobs(url)] == [7, 7]
+    assert (told(url, "status", "p")["jobs"]["delayed"], told(url, "status", "p")["jobs"]["ready"]) == (1, 1)
+
+    again = invoke("pool", "reschedule", "p", "--at", "2026-01-01T00:00:00", "--dry-run", store=url).output
+    assert again.startswith("dry run: 2 jobs would be rescheduled")
+    invoke("pool", "reschedule", "p", "--at", "2026-01-01T00:00:00", store=url)
+    assert told(url, "status", "p")["jobs"]["ready"] == 2
+
+
 def test_errors_are_listed_in_groups_and_a_group_is_requeued(url: str, tmp_path: Path) -> None:
     piped(
         '{"payload": 1, "max_attempts": 1}\n{"payload": 2, "max_attempts": 1}\n', "pool", "push", "p", "-", "--jobs", store=url
@@ -305,6 +320,8 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("requeue", "p"), "expected job ids, --all or a filter such as --status or --type, got neither"),
         (("requeue", "p", "x", "--all"), "got both"),
         (("requeue", "p", "--all", "--dry-run"), "expected --all without --limit and --dry-run"),
+        (("reschedule", "p"), "expected --at or --in, got neither"),
+        (("reschedule", "p", "--at", "noon"), "expected --at as an ISO time"),
         (("cancel", "p"), "expected job ids or a filter such as --status or --type, got neither"),
         (("cancel", "p", "x", "--type", "a"), "expected job ids or filters, got both"),
         (("cancel", "p", "--status", "done"), "statuses: expected only pending, claimed, got done"),

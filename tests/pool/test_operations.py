@@ -179,6 +179,35 @@ async def test_a_job_with_the_unique_key_of_another_is_left_and_reported(any_poo
     assert (done.matched, done.changed, done.skipped, done.skipped_ids) == (1, 0, 1, (job_id,))
 
 
+async def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(any_store: Store, any_pool: Pool) -> None:
+    first, second, third = [await any_pool.push({}, type=kind) for kind in ("mail", "sms", "mail")]
+    now = await any_store.now()
+
+    dry = await any_pool.reschedule_where({"job_type": "mail"}, now + HOUR, dry_run=True)
+    assert (dry.matched, dry.changed, await any_pool.size()) == (2, 0, 3)
+    done = await any_pool.reschedule_where({"job_type": "mail"}, now + HOUR, limit=1)
+    assert (done.changed, (await any_pool.job(first)).not_before) == (1, now + HOUR)
+
+    assert (await any_pool.prioritise_where({"job_type": "mail"}, 9)).changed == 2
+    assert [(await any_pool.job(each)).priority for each in (first, second, third)] == [9, 0, 9]
+    claimed = await any_pool.claim()
+    assert claimed is not None
+    assert claimed.job_id == third
+    assert (await any_pool.reschedule_where({"statuses": ["pending"]}, now)).changed == 2
+    assert await any_pool.size() == 2
+
+
+async def test_a_job_that_was_claimed_meanwhile_is_not_rescheduled(any_pool: Pool) -> None:
+    await any_pool.push({}, type="mail")
+    claimed = await any_pool.claim()
+    assert claimed is not None
+
+    done = await any_pool._change_page([claimed], priority=5)
+
+    assert [*done.changed] == []
+    assert (await any_pool.job(claimed.job_id)).priority == 0
+
+
 async def test_more_jobs_than_one_page_are_changed(any_pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "PAGE", 3)
     ids = await any_pool.push_many([{}] * 10, type="mail")

@@ -1,7 +1,8 @@
-"""drumbeat pool cancel, requeue and errors: change jobs by id or by filter, and list groups of errors."""
+"""drumbeat pool cancel, requeue, reschedule, prioritise and errors: change many jobs, and list groups of errors."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -129,6 +130,68 @@ def _requeue_ids(pool: str, jobs: list[str], store: str | None, *, as_json: bool
         show_json(list(ids))
     else:
         say(f"requeued {len(ids)} jobs" + (f" of {len(jobs)}" if jobs else ""))
+
+
+@app.command()
+def reschedule(
+    pool: PoolArgument,
+    at: Annotated[str | None, typer.Option("--at", help="New earliest start, such as 2026-12-24T18:00:00+01:00.")] = None,
+    within: Annotated[str | None, typer.Option("--in", help="New earliest start, from now: such as 30m; 0s means now.")] = None,
+    job_type: TypeOption = None,
+    group: GroupOption = None,
+    priority: PriorityOption = None,
+    older_than: OlderOption = None,
+    newer_than: NewerOption = None,
+    error: ErrorOption = None,
+    error_group: ErrorGroupOption = None,
+    limit: MostOption = None,
+    dry_run: DryRunOption = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give all pending jobs that match the filters another earliest start. Without filters: all pending jobs."""
+    if (at is None) == (within is None):
+        raise InvalidInput("expected --at or --in, got " + ("neither" if at is None else "both"))
+    delay, moment = None if within is None else parse_age(within), None if at is None else _moment(at)
+    selected = _filter([JobStatus.PENDING], job_type, group, priority, older_than, newer_than, error, error_group)
+
+    async def change(plane: ControlPlane) -> BulkResult:
+        run_at = moment or await plane.store.now() + (delay or timedelta())
+        return await plane.pool(pool).reschedule_where(selected, run_at, limit=limit, dry_run=dry_run)
+
+    _report(with_control_plane(store, change), "rescheduled", as_json=as_json)
+
+
+def _moment(given: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(given)
+    except ValueError as exc:
+        raise InvalidInput(f"expected --at as an ISO time, such as 2026-12-24T18:00:00+01:00, got {given!r}") from exc
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+@app.command()
+def prioritise(
+    pool: PoolArgument,
+    to: Annotated[int, typer.Option("--to", help="New priority; higher first.")],
+    job_type: TypeOption = None,
+    group: GroupOption = None,
+    priority: PriorityOption = None,
+    older_than: OlderOption = None,
+    newer_than: NewerOption = None,
+    error: ErrorOption = None,
+    error_group: ErrorGroupOption = None,
+    limit: MostOption = None,
+    dry_run: DryRunOption = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give all pending jobs that match the filters another priority. Without filters: all pending jobs."""
+    selected = _filter([JobStatus.PENDING], job_type, group, priority, older_than, newer_than, error, error_group)
+    done = _operate(
+        store, pool, lambda each, note: each.prioritise_where(selected, to, limit=limit, dry_run=dry_run, on_progress=note)
+    )
+    _report(done, "prioritised", as_json=as_json)
 
 
 @app.command()

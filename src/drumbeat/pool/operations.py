@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.paused_types import ClaimableTypes, pause_change, resume_change
-from drumbeat.pool.validation import check_count, check_time, names
+from drumbeat.pool.validation import check_count, check_priority, check_time, names
 from drumbeat.store.interface import PoolChange, Store
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: stored as the end of a pause without an end
 _REQUEUABLE = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
+_PENDING = frozenset({JobStatus.PENDING})
 _POISONED = frozenset({JobStatus.POISONED})
 
 
@@ -102,6 +104,43 @@ class PoolOperations:
         return await self._change_matching(
             selected, _REQUEUABLE, _POISONED, "requeued", self._requeue_page, limit, dry_run, on_progress
         )
+
+    async def reschedule_where(
+        self,
+        selected: "JobFilter | Mapping[str, Any]",
+        run_at: datetime,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> "BulkResult":
+        """Give the pending jobs that match a filter another earliest start; with ``dry_run`` only count them.
+
+        A time in the past makes them ready. A job that was claimed meanwhile is skipped. Raises InvalidInput.
+        """
+        change = partial(self._change_page, run_at=check_time("run_at", run_at))
+        return await self._change_matching(selected, _PENDING, _PENDING, "rescheduled", change, limit, dry_run, on_progress)
+
+    async def prioritise_where(
+        self,
+        selected: "JobFilter | Mapping[str, Any]",
+        priority: int,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> "BulkResult":
+        """Give the pending jobs that match a filter another priority; with ``dry_run`` only count them.
+
+        A job that was claimed meanwhile is skipped. Raises InvalidInput.
+        """
+        change = partial(self._change_page, priority=check_priority("priority", priority))
+        return await self._change_matching(selected, _PENDING, _PENDING, "prioritised", change, limit, dry_run, on_progress)
+
+    async def _change_page(self, jobs: Sequence[Job], **change: Any) -> "BulkChange":
+        from drumbeat.pool.bulk import BulkChange
+
+        return BulkChange(changed=await self._store.jobs.change_pending(self.pool_id, [job.job_id for job in jobs], **change))
 
     async def errors(self, selected: "JobFilter | Mapping[str, Any] | None" = None) -> "ErrorGroups":
         """Group the poisoned jobs by their error; errors that differ only in numbers, ids and addresses are one group.

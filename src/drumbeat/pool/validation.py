@@ -15,6 +15,7 @@ from drumbeat.pool.worker.failures import shortened
 
 T = TypeVar("T")
 
+MOST_PRIORITY = 2**31 - 1
 MOST_CLAIMED = 1_000_000  #: the largest number accepted as an argument
 
 
@@ -29,6 +30,10 @@ def check_count(name: str, value: Any) -> int:
 
 def check_number(name: str, value: Any) -> int:
     return _read(name, "a whole number", _integer, value)
+
+
+def check_priority(name: str, value: Any) -> int:
+    return _read(name, f"a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}", _priority, value)
 
 
 def check_progress(name: str, value: Any) -> float:
@@ -86,6 +91,12 @@ def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(value)
     return value
+
+
+def _priority(value: Any) -> int:
+    if abs(_integer(value)) > MOST_PRIORITY:
+        raise ValueError(value)
+    return int(value)
 
 
 def _share(value: Any) -> float:

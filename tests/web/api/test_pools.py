@@ -328,6 +328,11 @@ class TestOperations:
 
         dry = (await api.post(f"{jobs}/cancel-matching", json={"filter": {"job_type": "mail"}, "dry_run": True})).json()
         done = (await api.post(f"{jobs}/cancel-matching", json={"filter": {"job_type": "mail"}})).json()
+        moved = await api.post(
+            f"{jobs}/reschedule-matching", json={"filter": {"job_type": "sms"}, "run_at": "2030-01-01T00:00:00Z"}
+        )
+        raised = await api.post(f"{jobs}/prioritise-matching", json={"filter": {"job_type": "sms"}, "priority": 3})
+        assert (moved.json()["changed"], raised.json()["changed"]) == (1, 1)
         back = (await api.post(f"{jobs}/requeue-matching", json={"filter": {"statuses": ["cancelled"]}, "limit": 1})).json()
 
         assert (dry["dry_run"], dry["matched"], dry["changed"], len(dry["examples"])) == (True, 2, 0, 2)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, Token
@@ -237,6 +237,15 @@ class Jobs(Protocol):
 
     async def workflow_counts(self, workflow_id: str) -> Mapping[JobStatus, int]:
         """Count the jobs of a workflow by status. A status without jobs is left out; no jobs at all: an empty mapping."""
+        ...
+
+    async def change_pending(
+        self, pool_id: PoolId, job_ids: Sequence[JobId], *, priority: int | None = None, run_at: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Change the priority, the earliest start, or both, of pending jobs of a pool. Returns the ids of the changed jobs.
+
+        Ignores jobs that are claimed or have ended, and jobs of other pools. A ``run_at`` in the past makes a job ready.
+        """
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 
 from drumbeat.core.errors import NotFound
@@ -166,6 +166,21 @@ class MemoryJobs(MemoryTable):
             jobs = [job for job in named if job and job.status in _REQUEUED]
             jobs.sort(key=lambda job: rows.numbers[job.job_id])
         return [job.job_id for job in jobs if self._requeue(rows, job)]
+
+    @operation
+    def change_pending(
+        self, pool_id: PoolId, job_ids: Sequence[JobId], *, priority: int | None = None, run_at: datetime | None = None
+    ) -> Sequence[JobId]:
+        rows, now = self._rows(pool_id), self.state.now()
+        named = [rows.jobs.get(job_id) for job_id in dict.fromkeys(job_ids)]
+        pending = [job for job in named if job and job.status is JobStatus.PENDING]
+        rows.unlist({job.job_id for job in pending})
+        for job in pending:
+            due = job.not_before if run_at is None else max(run_at, now)
+            rows.keep(replace(job, priority=job.priority if priority is None else priority, not_before=due), now)
+        if pending:
+            self.state.subscribers.notify(pool_id)
+        return [job.job_id for job in pending]
 
     @operation
     def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:

@@ -1,9 +1,9 @@
 """A pool's jobs in memory, with two heaps: ready jobs in claim order, and delayed jobs by the time they become ready."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobId, JobStatus, RateLimit
 
@@ -58,6 +58,14 @@ class JobRows:
         del self.jobs[job_id], self.numbers[job_id]
         self.attempts.pop(job_id, None)
         self.leases.pop(job_id, None)
+
+    def unlist(self, job_ids: Collection[JobId]) -> None:
+        """Remove pending jobs from the ready and the delayed jobs; ``keep`` adds them again at their new place."""
+        self._ready = [each for each in self._ready if each[2] not in job_ids]
+        self._delayed = [each for each in self._delayed if each[2] not in job_ids]
+        heapify(self._ready)
+        heapify(self._delayed)
+        self._listed.difference_update(job_ids)
 
     def promote(self, now: datetime) -> None:
         """Move delayed jobs with a start time up to ``now`` to the ready jobs."""

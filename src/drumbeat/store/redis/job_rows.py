@@ -89,6 +89,7 @@ class _Row(msgspec.Struct, frozen=True):
     iff: IfFailed | None = None
     kids: int = 0
     wf: str | None = None
+    pri: int | None = None  #: the priority, which may differ from that of the pushed document
 
 
 class _Try(msgspec.Struct, frozen=True):
@@ -267,7 +268,7 @@ def _job(row: _Row) -> Job:
         payload=doc.payload,
         type=doc.type,
         status=row.status,
-        priority=doc.priority,
+        priority=doc.priority if row.pri is None else row.pri,
         attempts=row.attempts,
         failures=row.failures,
         crashes=row.crashes,

@@ -1,7 +1,7 @@
 """Reading, counting, cancelling, requeueing and pruning jobs, in Redis."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
@@ -15,7 +15,7 @@ from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_word, job_of, jobs_of
-from drumbeat.store.redis.rows import moment, to_us
+from drumbeat.store.redis.rows import at_us, moment, to_us
 from drumbeat.store.redis.upkeep import RedisUpkeep
 
 _ALL = 1_000_000_000
@@ -114,6 +114,12 @@ class RedisJobs:
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))
         return [JobId(job_id.decode()) for job_id in await self._database.run("job_requeue", pool_id, *words)]
+
+    async def change_pending(
+        self, pool_id: PoolId, job_ids: Sequence[JobId], *, priority: int | None = None, run_at: datetime | None = None
+    ) -> Sequence[JobId]:
+        found = await self._database.run("job_change", pool_id, priority, at_us(run_at), *dict.fromkeys(job_ids))
+        return [JobId(job_id.decode()) for job_id in found]
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         if not isfinite(share):

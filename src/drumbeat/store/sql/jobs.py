@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import NotFound
@@ -19,7 +19,7 @@ from drumbeat.store.sql.flow_scripts import ended_parents, pass_on_ends, state_o
 from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
 from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.pruning import SqlPruning
-from drumbeat.store.sql.rows import dump, moment, to_us
+from drumbeat.store.sql.rows import at_us, dump, moment, to_us
 
 _SAMPLE_FACTOR = 10  #: ``demand(most)`` first looks at this many times ``most`` jobs, and at the whole queue only if needed
 _ALL = 2_000_000_000
@@ -150,6 +150,13 @@ class SqlJobs:
         await self._queue.notify([pool_id] if requeued else [])
         return requeued
 
+    async def change_pending(
+        self, pool_id: PoolId, job_ids: Sequence[JobId], *, priority: int | None = None, run_at: datetime | None = None
+    ) -> Sequence[JobId]:
+        changed = await self._database.transact(_change_pending(pool_id, job_ids, priority, at_us(run_at)))
+        await self._queue.notify([pool_id] if changed else [])
+        return changed
+
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         return await self._database.transact(_progress(holder, token, share, note))
 
@@ -257,6 +264,16 @@ def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[Jo
             yield from wait_again(row["seq"], state, has_children=bool(changed[0]["has_children"]))
     yield from note_ended(((pool_id, JobStatus(row["status"])) for row in requeued), -1)
     return [row_id(row) for row in requeued]
+
+
+def _change_pending(pool_id: PoolId, job_ids: Sequence[JobId], priority: int | None, run_at: int | None) -> Script[list[JobId]]:
+    changed: list[JobId] = []
+    for job_id in sorted(set(job_ids)):
+        row = yield from _find(job_id)
+        values = {"pool_id": pool_id, "priority": priority, "run_at": run_at}
+        if row is not None and (yield "change_pending_job", {"seq": row["seq"], **values}):
+            changed.append(job_id)
+    return changed
 
 
 def _progress(holder: Holder, token: Token, share: float, note: str | None) -> Script[bool]:

@@ -9,7 +9,13 @@ from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id
-from drumbeat.web.api.shapes_operations import ErrorGroupsShape, JobsOperation, JobsOperationResult
+from drumbeat.web.api.shapes_operations import (
+    ErrorGroupsShape,
+    JobsOperation,
+    JobsOperationResult,
+    JobsPrioritise,
+    JobsReschedule,
+)
 
 router = checked("jobs")
 
@@ -29,6 +35,22 @@ async def cancel_matching_jobs(pool_id: Id, body: JobsOperation, plane: Plane) -
 async def requeue_matching_jobs(pool_id: Id, body: JobsOperation, plane: Plane) -> JobsOperationResult:
     """Put the poisoned jobs that match a filter back in the queue; cancelled jobs too if ``statuses`` names them."""
     done = await plane.pool(pool_id).requeue_where(_filter(body), limit=body.limit, dry_run=body.dry_run)
+    return JobsOperationResult.model_validate(done)
+
+
+@router.post(f"{_POOL}/jobs/reschedule-matching", operation_id="reschedule_matching_jobs", responses=problems(404))
+async def reschedule_matching_jobs(pool_id: Id, body: JobsReschedule, plane: Plane) -> JobsOperationResult:
+    """Give the pending jobs that match a filter another earliest start."""
+    pool = plane.pool(pool_id)
+    done = await pool.reschedule_where(_filter(body), body.run_at, limit=body.limit, dry_run=body.dry_run)
+    return JobsOperationResult.model_validate(done)
+
+
+@router.post(f"{_POOL}/jobs/prioritise-matching", operation_id="prioritise_matching_jobs", responses=problems(404))
+async def prioritise_matching_jobs(pool_id: Id, body: JobsPrioritise, plane: Plane) -> JobsOperationResult:
+    """Give the pending jobs that match a filter another priority."""
+    pool = plane.pool(pool_id)
+    done = await pool.prioritise_where(_filter(body), body.priority, limit=body.limit, dry_run=body.dry_run)
     return JobsOperationResult.model_validate(done)
 
 

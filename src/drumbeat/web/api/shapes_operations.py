@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from drumbeat.core.job import JobStatus
-from drumbeat.web.api.shapes import LARGEST_INT, RequestBody, Shape
+from drumbeat.web.api.shapes import LARGEST_INT, Moment, RequestBody, Shape
 from drumbeat.web.api.shapes_pools import Duration, JobShape
 
 _Word = Annotated[str, Field(max_length=200)]
@@ -31,6 +31,18 @@ class JobsOperation(RequestBody):
     filter: JobFilterBody
     limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(default=None, description="Oldest jobs first.")
     dry_run: bool = Field(default=False, description="Count the jobs and change nothing.")
+
+
+class JobsReschedule(JobsOperation):
+    """Which pending jobs get which earliest start."""
+
+    run_at: Moment
+
+
+class JobsPrioritise(JobsOperation):
+    """Which pending jobs get which priority."""
+
+    priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)]
 
 
 class JobsOperationResult(Shape):

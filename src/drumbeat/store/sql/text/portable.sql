@@ -752,6 +752,16 @@ UPDATE drumbeat.jobs
                AND o.unique_key IS NOT NULL AND o.status IN ('waiting', 'pending', 'claimed') LIMIT 1) IS NULL)
 RETURNING seq, has_children;
 
+-- name: change_pending_job
+-- Changes only a pending job, so a job that was claimed since it was read stays as it is.
+UPDATE drumbeat.jobs
+   SET priority = COALESCE(CAST(:priority AS INTEGER), priority),
+       delayed = CASE WHEN CAST(:run_at AS BIGINT) IS NULL THEN delayed WHEN CAST(:run_at AS BIGINT) > @now THEN 1 ELSE 0 END,
+       not_before = CASE WHEN CAST(:run_at AS BIGINT) IS NULL THEN not_before
+                         WHEN CAST(:run_at AS BIGINT) > @now THEN CAST(:run_at AS BIGINT) ELSE @now END
+ WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status = 'pending'
+RETURNING seq;
+
 -- name: recount_ended
 DELETE FROM drumbeat.job_counts;
 INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)

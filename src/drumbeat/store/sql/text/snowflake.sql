@@ -417,6 +417,15 @@ SELECT j.seq, j.has_children FROM jobs j
        not_before = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN not_before ELSE @now END
  WHERE seq IN (:chosen...);
 
+-- name: change_pending_job
+SELECT seq FROM jobs WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status = 'pending';
+@if_any UPDATE jobs
+   SET priority = COALESCE(CAST(:priority AS INTEGER), priority),
+       delayed = CASE WHEN CAST(:run_at AS BIGINT) IS NULL THEN delayed WHEN CAST(:run_at AS BIGINT) > @now THEN 1 ELSE 0 END,
+       not_before = CASE WHEN CAST(:run_at AS BIGINT) IS NULL THEN not_before
+                         WHEN CAST(:run_at AS BIGINT) > @now THEN CAST(:run_at AS BIGINT) ELSE @now END
+ WHERE seq IN (:chosen...);
+
 -- name: list_prunable
 SELECT j.seq, j.has_children,
        CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) AND k.parent_seq IS NULL THEN 1 ELSE 0 END AS is_old,

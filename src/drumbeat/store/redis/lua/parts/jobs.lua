@@ -4,7 +4,7 @@ local quoted = cjson.encode
 local RAW = {
   doc = ',"doc":', result = ',"result":', progress = ',"progress":', attempts = ',"attempts":', failures = ',"failures":',
   crashes = ',"crashes":', suspicions = ',"suspicions":', begun = ',"begun":', extended = ',"extended":', epoch = ',"epoch":', cancel = ',"cancel":', ['until'] = ',"until":', not_before = ',"not_before":',
-  waits = ',"waits":', any = ',"any":', kids = ',"kids":',
+  waits = ',"waits":', any = ',"any":', kids = ',"kids":', pri = ',"pri":',
   created = ',"created":', owner = ',"owner":', claimed = ',"claimed":', finished = ',"finished":',
 }
 local QUOTED = {
