@@ -74,6 +74,26 @@ class BlockingPoolOperations(Protocol):
         on_progress: Callable[[int], object] | None = None,
     ) -> BulkResult: ...
 
+    def reschedule_where(
+        self,
+        selected: JobFilter | Mapping[str, object],
+        run_at: datetime,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> BulkResult: ...
+
+    def prioritise_where(
+        self,
+        selected: JobFilter | Mapping[str, object],
+        priority: int,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> BulkResult: ...
+
     def errors(self, selected: JobFilter | Mapping[str, object] | None = None) -> ErrorGroups: ...
 
 
