@@ -40,4 +40,4 @@ def test_what_a_handler_imports_while_it_works_is_found_in_the_commands_folder(u
 
     said = ran("pool", "work", "p", "--once", "--handler", "handler_that_imports:work", "--store", url, cwd=tmp_path)
 
-    assert (said.code, said.errors) == (0, "worked on 1 job: 1 finished, 0 failed\n")
+    assert (said.code, said.errors) == (0, "1 attempt ended: 1 job is done, 0 failed\n")

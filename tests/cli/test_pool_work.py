@@ -83,7 +83,9 @@ def test_a_failed_job_is_work_too(shop: Shop) -> None:
     said = shop.work("--once", "--handler", f"{HERE}:fail")
 
     assert (said.code, shop.status(job_id)) == (0, JobStatus.POISONED)
-    assert "worked on 1 job: 0 finished, 1 failed" in said.errors
+    assert f"job {job_id} failed: " in said.errors
+    assert "; it is poisoned" in said.errors
+    assert "1 attempt ended: 0 jobs are done, 1 failed" in said.errors
 
 
 @pytest.mark.parametrize("executor", ["async", "threads", "processes"])
@@ -134,7 +136,7 @@ def test_a_drain_takes_over_what_silent_workers_let_run_out(shop: Shop) -> None:
     said = shop.work("--drain", "--handler", f"{HERE}:echo", "--concurrency", "4")
 
     assert (said.code, {shop.status(job_id) for job_id in ids}) == (0, {JobStatus.DONE}), said.errors
-    assert said.errors.endswith("worked on 60 jobs: 60 finished, 0 failed\n")
+    assert said.errors.endswith("60 attempts ended: 60 jobs are done, 0 failed\n")
 
 
 def test_a_job_that_outlasts_the_grace_is_given_back(shop: Shop) -> None:
@@ -146,7 +148,8 @@ def test_a_job_that_outlasts_the_grace_is_given_back(shop: Shop) -> None:
 
     job = shop.pool.job(job_id)
     assert (said.code, job.status, job.attempts, job.failures) == (0, JobStatus.PENDING, 0, 0), said.errors
-    assert "worked on 1 job: 0 finished, 0 failed, 1 cancelled, requeued" in said.errors
+    assert "stopping: waiting up to 200 ms for 1 running job; a second stop signal requeues what still runs" in said.errors
+    assert "1 attempt ended: 0 jobs are done, 0 failed, 1 cancelled, requeued" in said.errors
 
 
 def _is_alive(pid: int) -> bool:

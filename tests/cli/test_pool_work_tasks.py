@@ -74,7 +74,7 @@ def test_all_pools_of_a_modules_tasks_are_drained(shop: Shop, connection: drumbe
     assert said.errors.splitlines() == [
         "working on pool default: shop_a.pack",
         "working on pool shipping: shop_a.ship",
-        "worked on 2 jobs: 2 finished, 0 failed",
+        "2 attempts ended: 2 jobs are done, 0 failed",
     ]
     assert connection.pool("default").result(job_id) == 7
     assert [job.result for job in connection.pool("shipping").list()] == ["7 by rail"]

@@ -54,7 +54,7 @@ CASES = [
     (facts(job(**FULL), worker("w"), group_held=HELD[:1]), ReasonCode.NEXT, "it is next"),
     (facts(job(**RATED), worker("w"), group_recent=3), ReasonCode.RATE_LIMITED, "3 claims in 60.0 s, limit 3"),
     (facts(job(), pool=replace(HOME, paused_until=LATER)), ReasonCode.PAUSED, "pool p is paused until 2026-01-01 12:05:00 UTC"),
-    (facts(job(), worker("w"), pool=replace(HOME, paused_until=NOW)), ReasonCode.NEXT, "0 of 1 worker are busy"),
+    (facts(job(), worker("w"), pool=replace(HOME, paused_until=NOW)), ReasonCode.NEXT, "0 of 1 worker is busy"),
     (facts(job()), ReasonCode.NO_WORKERS, "pool p has no live worker, and nothing starts any: drumbeat pool work p"),
     (facts(job(), triggered=True), ReasonCode.NO_WORKERS, "pool p has no live worker"),
     (facts(job(capability="gpu"), worker("w")), ReasonCode.NO_CAPABILITY, "none of 1 live worker has capability 'gpu'"),
@@ -63,7 +63,7 @@ CASES = [
     (
         facts(job(), worker("w", active=1), ahead=7),
         ReasonCode.BEHIND_OTHERS,
-        "7 jobs are before it, and 1 of 1 worker are busy",
+        "7 jobs are before it, and 1 of 1 worker is busy",
     ),
     (facts(job(), worker("w"), ahead=9000, ahead_is_more=True), ReasonCode.BEHIND_OTHERS, "more than 9000 jobs"),
     (

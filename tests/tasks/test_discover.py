@@ -26,6 +26,7 @@ def test_tasks_are_found_by_pool() -> None:
         ("import nothing_of_this_name", "cannot import module 'odd_tasks': ModuleNotFoundError: No module named"),
         ("def f(:", "cannot import module 'odd_tasks': SyntaxError"),
         ("raise SystemExit(3)", "cannot import module 'odd_tasks': SystemExit: 3"),
+        ("x = 1\n\nx.y", r"AttributeError: 'int' object has no attribute 'y' \(.*odd_tasks\.py, line 3\)"),
         (
             "import drumbeat\n@drumbeat.task(name='a')\ndef f(): ...\n@drumbeat.task(name='a')\ndef g(): ...",
             "module 'odd_tasks' has two tasks with the name 'a': odd_tasks:f and odd_tasks:g",

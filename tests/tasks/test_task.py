@@ -162,11 +162,12 @@ def test_the_context_is_given_by_annotation_wherever_it_stands(sqlite: StoreQueu
     [
         (lambda: untyped(add).push(), "missing a required argument: 'first'"),
         (lambda: untyped(add).push(1, 2, 3), r"too many positional arguments; expected \(first: int, second: int = 2\)"),
-        (lambda: untyped(add).push(1, third=3), "got an unexpected keyword argument 'third'"),
+        (lambda: untyped(add).push(1, third=3), "got an unexpected argument 'third'"),
+        (lambda: untyped(send).push(subjet="a"), r"got an unexpected argument 'subjet', did you mean 'subject'\?"),
         (lambda: untyped(add).push(1, second={1, 2}), "expected second to be JSON, got set"),
         (lambda: ship.push(Order(1), gift=Order(untyped(object()))), r"expected extra\.gift\.number to be JSON, got object"),
         (lambda: total.push([0] * 600_000), "expected numbers to be at most 1048576 bytes"),
-        (lambda: untyped(send).push("a", context=None), "unexpected keyword argument 'context'"),
+        (lambda: untyped(send).push("a", context=None), "unexpected argument 'context'"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_the_parameters_name(sqlite: StoreQueue, push: Any, says: str) -> None:

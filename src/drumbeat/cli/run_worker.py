@@ -129,5 +129,6 @@ def _summary(done: Sequence[WorkerSummary]) -> str:
     ended, finished, failed = (sum(counts) for counts in zip(*((x.ended, x.finished, x.failed) for x in done), strict=True))
     others = ended - finished - failed
     more = f", {others} cancelled, requeued or taken over by another worker" if others else ""
-    jobs = "1 job" if ended == 1 else f"{ended} jobs"
-    return f"worked on {jobs}: {finished} finished, {failed} failed{more}"
+    attempts = "1 attempt" if ended == 1 else f"{ended} attempts"
+    done = "1 job is done" if finished == 1 else f"{finished} jobs are done"
+    return f"{attempts} ended: {done}, {failed} failed{more}"

@@ -49,8 +49,8 @@ async def work_on_pool_or_tasks(
         return [await work_on_pool(plane, name, changes, worker_id, grace)]
     if not tasks and not is_module(name):
         raise NotFound(
-            f"no pool {name!r}, and no module of that name; create the pool with: drumbeat pool create {name}, push to it, or "
-            f"give a module with tasks, such as app.tasks"
+            f"no pool {name!r}, and no module of that name in {Path.cwd()} or among the installed ones; create the pool with: "
+            f"drumbeat pool create {name}, push to it, or give a module with tasks, such as app.tasks"
         )
     return await _work_on_tasks(plane, name, changes, worker_id, grace)
 

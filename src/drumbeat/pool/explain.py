@@ -227,7 +227,6 @@ def _short_of_workers(facts: ExplainInputs) -> Iterator[Reason]:
 
 def _in_line(facts: ExplainInputs) -> Reason:
     able = _able(facts)
-    busy = sum(1 for worker in able if worker.active > 0)
     if facts.job.must_run_alone:
         lost = _times(facts.job.crashes + facts.job.suspicions, "worker")
         return Reason(
@@ -235,9 +234,14 @@ def _in_line(facts: ExplainInputs) -> Reason:
         )
     if facts.ahead:
         count = f"{'more than ' if facts.ahead_is_more else ''}{_times(facts.ahead, 'job')}"
-        says = f"{count} {'is' if facts.ahead == 1 else 'are'} before it, and {busy} of {_times(len(able), 'worker')} are busy"
+        says = f"{count} {'is' if facts.ahead == 1 else 'are'} before it, and {_busy(able)}"
         return Reason(why=ReasonCode.BEHIND_OTHERS, says=says)
-    return Reason(why=ReasonCode.NEXT, says=f"it is next; {busy} of {_times(len(able), 'worker')} are busy")
+    return Reason(why=ReasonCode.NEXT, says=f"it is next; {_busy(able)}")
+
+
+def _busy(workers: Sequence[Worker]) -> str:
+    busy = sum(1 for worker in workers if worker.active > 0)
+    return f"{busy} of {_times(len(workers), 'worker')} {'is' if len(workers) == 1 else 'are'} busy"
 
 
 def _able(facts: ExplainInputs) -> list[Worker]:

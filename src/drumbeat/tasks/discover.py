@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,19 @@ def _imported(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except (Exception, SystemExit) as exc:
-        raise InvalidInput(f"cannot import module {module!r}: {type(exc).__name__}: {exc}") from exc
+        raise InvalidInput(f"cannot import module {module!r}: {type(exc).__name__}: {exc}{_place(exc)}") from exc
+
+
+def _place(error: BaseException) -> str:
+    """Return the file and line at which an import failed; empty if no code ran, and for a SyntaxError, which names them."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    if isinstance(error, SyntaxError) or not frames:
+        return ""
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})"
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith("<") or file in (__file__, importlib.__file__)
 
 
 def is_module(name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, retry_delay
+from drumbeat.core.plain import time_span
 from drumbeat.pool.envelope import needs_envelope, open_envelope
 from drumbeat.pool.middleware import AttemptCall, MiddlewareChain
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
@@ -119,7 +120,7 @@ class AttemptRunner:
             held.context.exception = TimeoutError(error)
             return self._failed(job, HandlerFailure(error=error), AttemptOutcome.TIMED_OUT)
         except Exception as exc:
-            log.info("the handler of job %s failed", job.job_id, exc_info=exc)
+            log.info("the handler of job %s raised:", job.job_id, exc_info=exc)
             held.context.exception = exc
             return self._failed(job, failure(exc))
         return JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
@@ -163,6 +164,10 @@ class AttemptRunner:
         wait = found.retry_in
         if wait is None:
             wait = retry_delay(job.backoff, job.failures + 1, self.chance())
+        is_last = found.fatal or job.failures + 1 >= job.max_attempts
+        then = "it is poisoned" if is_last else f"it is tried again in {time_span(wait)}"
+        first = (found.error.splitlines() or [""])[0]
+        log.warning("job %s%s failed: %s; %s", job.job_id, f" ({job.type})" if job.type else "", first, then)
         return JobOutcome(token=job.token, outcome=outcome, error=found.error, retry_in=wait, fatal=found.fatal)
 
 

@@ -1,6 +1,7 @@
 """The jobs in flight in one worker: claimed, and the outcome not yet written. Also decides how many more to claim."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,12 @@ from typing import Any
 from drumbeat.core.clock import Clock
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, Token
+from drumbeat.core.plain import time_span
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.runtime.worker import Measurement
+
+log = logging.getLogger(__name__)
 
 BATCH = 500  #: the most outcomes that are written in one transaction
 MOST_PREFETCHED = 500
@@ -317,6 +321,14 @@ class InFlight:
         """Release all jobs that have not begun, so that they return to the queue."""
         for held in list(self._waiting):
             self.stop(held.token, AttemptOutcome.RELEASED)
+
+    def begin_drain(self, within: timedelta) -> None:
+        """Release all jobs that have not begun, and log for which jobs the worker waits."""
+        self.release_waiting()
+        if self.running:
+            jobs = "1 running job" if self.running == 1 else f"{self.running} running jobs"
+            more = "a second stop signal requeues what still runs"
+            log.warning("stopping: waiting up to %s for %s; %s", time_span(within), jobs, more)
 
     def release_all(self) -> None:
         """Stop all jobs without an outcome and return them to the queue."""

@@ -5,6 +5,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,9 @@ class TaskFunction:
             signature.bind(*args, **kwargs)
         except TypeError as exc:
             shown = signature.replace(return_annotation=signature.empty)
-            raise InvalidInput(f"task {self.task_name}: {problem}{exc}; expected {shown}") from exc
+            raise InvalidInput(
+                f"task {self.task_name}: {problem}{_unknown(signature, kwargs) or exc}; expected {shown}"
+            ) from exc
         if len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(shape)
 
@@ -118,6 +121,17 @@ class TaskFunction:
             except InvalidInput as exc:
                 return InvalidInput(f"task {self.task_name}: {exc}")
         return InvalidInput(f"task {self.task_name}: {found}")
+
+
+def _unknown(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str | None:
+    """Return what to say about an argument whose name no parameter has; None if there is none."""
+    own = signature.parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
+        return None
+    unknown = next((name for name in kwargs if name not in own), None)
+    near = [] if unknown is None else get_close_matches(unknown, own, 1)
+    hint = f", did you mean {near[0]!r}?" if near else ""
+    return None if unknown is None else f"got an unexpected argument {unknown!r}{hint}"
 
 
 def _module_name(function: Callable[..., Any]) -> str:

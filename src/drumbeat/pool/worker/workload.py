@@ -122,7 +122,7 @@ class JobWorkload:
     async def drain(self, within: timedelta) -> DrainResult:
         """Release jobs that have not begun, and finish the others; a job that runs longer than ``within`` is released too."""
         self._leaving = True
-        self.in_flight.release_waiting()
+        self.in_flight.begin_drain(within)
         self._changed()
         if await in_time(self._clock, within, self._idle.wait()):
             return DrainResult()
