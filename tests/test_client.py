@@ -86,6 +86,22 @@ async def test_a_payload_that_does_not_fit_poisons_its_job_and_names_the_field(u
             await papers.result(job_id)
 
 
+async def test_a_job_of_a_type_that_no_live_worker_takes_is_explained(url: str) -> None:
+    """As after a task was renamed: its old jobs stay, and the worker of the new code takes only the new name."""
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        old = await papers.push(1, type="old_name")
+        explained: list[str] = []
+
+        async def look(payload: int) -> None:
+            explained.append(str(await papers.explain(old)))
+
+        await papers.push(2, type="new_name")
+        await db.work("papers", {"new_name": look})
+
+        assert "no live worker has a handler for type 'old_name'; they have: new_name" in explained[0]
+
+
 async def test_a_result_that_does_not_come_is_not_waited_for_longer_than_asked(url: str) -> None:
     async with drumbeat.connect(url) as db:
         papers = db.pool("papers")

@@ -61,6 +61,12 @@ CASES = [
     (facts(job(capability="gpu"), worker("w", capabilities=("gpu",))), ReasonCode.NEXT, "it is next"),
     (facts(job(type="b"), worker("w"), types=("a",)), ReasonCode.NO_HANDLER, "no handler for type 'b'; it has: a"),
     (
+        facts(job(type="b"), worker("w", meta={"types": ["a", "c"]})),
+        ReasonCode.NO_HANDLER,
+        "no live worker has a handler for type 'b'; they have: a, c; a task that was renamed needs its old name",
+    ),
+    (facts(job(type="b"), worker("w", meta={"types": ["a"]}), worker("v")), ReasonCode.NEXT, "0 of 1 worker is busy"),
+    (
         facts(job(), worker("w", active=1), ahead=7),
         ReasonCode.BEHIND_OTHERS,
         "7 jobs are before it, and 1 of 1 worker is busy",

@@ -218,6 +218,11 @@ def _short_of_workers(facts: ExplainInputs) -> Iterator[Reason]:
         hint = "" if facts.triggered else f", and nothing starts any: drumbeat pool work {facts.pool.pool_id}"
         hint = f"; one could not be started: {unstarted}" if unstarted else hint
         yield Reason(why=ReasonCode.NO_WORKERS, says=f"pool {facts.pool.pool_id} has no live worker{hint}")
+    elif (types := _types_of(facts.workers)) and job.type not in types:
+        had = f"no live worker has a handler for type {job.type!r}; they have: {', '.join(sorted(types))}"
+        yield Reason(
+            why=ReasonCode.NO_HANDLER, says=f"{had}; a task that was renamed needs its old name: @task(name={job.type!r})"
+        )
     elif job.capability is not None and not able:
         yield Reason(
             why=ReasonCode.NO_CAPABILITY,
@@ -244,12 +249,19 @@ def _busy(workers: Sequence[Worker]) -> str:
     return f"{busy} of {_times(len(workers), 'worker')} {'is' if len(workers) == 1 else 'are'} busy"
 
 
+def _types_of(workers: Sequence[Worker]) -> set[str]:
+    """Return the types of jobs that the started workers have handlers for; empty if one of them takes all types."""
+    types = [worker.meta.get("types") for worker in workers if worker.not_started is None]
+    return set() if None in types else {name for each in types for name in each or ()}
+
+
 def _able(facts: ExplainInputs) -> list[Worker]:
     """Return the live workers that can claim the job: not draining, and with the capability it needs."""
     need = facts.job.capability
     started = [worker for worker in facts.workers if worker.not_started is None]
     staying = [worker for worker in started if worker.status is not WorkerStatus.DRAINING]
-    return [worker for worker in staying if need is None or need in worker.capabilities]
+    taking = [worker for worker in staying if facts.job.type in worker.meta.get("types", [facts.job.type])]
+    return [worker for worker in taking if need is None or need in worker.capabilities]
 
 
 def _attempt(attempt: Attempt) -> str:

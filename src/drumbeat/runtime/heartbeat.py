@@ -37,6 +37,7 @@ class HeartbeatSource(Protocol):
 class _Move(NamedTuple):
     to: WorkerStatus
     reason: str
+    change: WorkerChange | None = None
 
 
 class HeartbeatLoop:
@@ -71,9 +72,9 @@ class HeartbeatLoop:
         """Join the pool as this worker. Raises WorkerGone, NotFound, and StoreUnavailable after too long an outage."""
         return await self._connection.ask_until_answered(lambda: self._store.membership.join(self._identity))
 
-    def queue_move(self, to: WorkerStatus, reason: str) -> None:
+    def queue_move(self, to: WorkerStatus, reason: str, change: WorkerChange | None = None) -> None:
         """Queue a state change; it is written as soon as the store answers."""
-        self._moves.append(_Move(to, reason))
+        self._moves.append(_Move(to, reason, change))
         self._wake.set()
 
     def beat_now(self) -> None:
@@ -110,9 +111,9 @@ class HeartbeatLoop:
 
     async def _write_moves(self) -> None:
         while self._moves:
-            to, reason = self._moves[0]
+            to, reason, change = self._moves[0]
             try:
-                await self._connection.ask(self._move(to, reason))
+                await self._connection.ask(self._move(to, reason, change))
             except IllegalMove as exc:
                 log.warning("could not set this worker's status to %s: another process changed it in the store: %s", to, exc)
             self._moves.popleft()

@@ -16,7 +16,7 @@ from drumbeat.runtime.shutdown import EndDecision, Shutdown
 from drumbeat.runtime.store_connection import StoreConnection
 from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.runtime.timeouts import LostRace, describe, pause, race, truncate, with_timeout
-from drumbeat.runtime.workload import DrainResult, Measurement, WakesHeartbeat, Workload, WorkloadFigures
+from drumbeat.runtime.workload import DescribesWorker, DrainResult, Measurement, WakesHeartbeat, Workload, WorkloadFigures
 from drumbeat.store.interface import JoinRequest, Store, WorkerChange
 
 __all__ = ["DrainResult", "Measurement", "ResourceProbe", "WorkerLifecycle", "Workload", "WorkloadFigures"]
@@ -139,7 +139,9 @@ class WorkerLifecycle:
         except StoreUnavailable as exc:
             self._shutdown.decide(EndDecision(code=ExitCode.STORE_LOST, reason=str(exc)))
             return False
-        self._heartbeat.queue_move(WorkerStatus.WAITING, "ready")
+        if isinstance(self._workload, DescribesWorker):
+            self._meta = {**self._meta, **self._workload.worker_meta}
+        self._heartbeat.queue_move(WorkerStatus.WAITING, "ready", WorkerChange(meta=self._meta) if self._meta else None)
         return not self._shutdown.over.is_set()
 
     async def _wait_for_start(self) -> bool:

@@ -94,3 +94,13 @@ class WakesHeartbeat(Protocol):
     def when_in_doubt(self, beat: Callable[[], None]) -> None:
         """Set the function that the workload calls when there might be new instructions: ``beat`` sends a heartbeat at once."""
         ...
+
+
+@runtime_checkable
+class DescribesWorker(Protocol):
+    """A workload that has something to say about its worker, such as which types of jobs it runs."""
+
+    @property
+    def worker_meta(self) -> Mapping[str, Any]:
+        """What to add to ``meta`` of the worker's row when it is ready."""
+        ...

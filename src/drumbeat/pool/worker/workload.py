@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
@@ -95,8 +95,7 @@ class JobWorkload:
         """Do nothing: only benchmarks have phases."""
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
-        """Set how many jobs run at once, up to the plan's concurrency; 0 means the concurrency itself.
-        ``ramp`` and ``qps`` are ignored."""
+        """Set how many jobs run at once, up to the plan's concurrency; 0: the concurrency itself. Ignores ramp and qps."""
         self.in_flight.slots = min(connections, self._plan.concurrency) if connections > 0 else self._plan.concurrency
         self._wake.set()
 
@@ -105,14 +104,14 @@ class JobWorkload:
 
     @property
     def figures(self) -> WorkloadFigures:
-        tally = self.in_flight.tally
+        active, slots, tally = self.in_flight.running + self._lingering, self.in_flight.slots, self.in_flight.tally
         return WorkloadFigures(
-            active=self.in_flight.running + self._lingering,
-            applied_target=self.in_flight.slots,
-            operations=tally.ended,
-            errors=tally.failed,
-            error=tally.error,
+            active=active, applied_target=slots, operations=tally.ended, errors=tally.failed, error=tally.error
         )
+
+    @property
+    def worker_meta(self) -> Mapping[str, Any]:
+        return {"types": sorted(self._claims.types)} if self._claims.types else {}
 
     async def ended(self) -> None:
         await self._done.wait()
