@@ -1,17 +1,18 @@
 """Workflows: builds jobs that wait for each other, and works on all jobs of a workflow or below a job."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from uuid import uuid4
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import ENDED, UNFINISHED, Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Store
 
 Stage = NewJob | Sequence[NewJob]  #: one job, or several that run at the same time
 _PAGE = 1000
+_BATCH = 500  #: jobs that are cancelled in one transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +73,28 @@ async def workflow_progress(store: Store, workflow_id: str) -> WorkflowProgress:
     return WorkflowProgress(workflow_id=workflow_id, counts=await store.jobs.workflow_counts(workflow_id))
 
 
+async def find_workflow(store: Store, workflow_id: str) -> WorkflowProgress:
+    """Count the jobs of a workflow by state. Raises NotFound if no job belongs to it."""
+    found = await workflow_progress(store, workflow_id)
+    if not found.total:
+        raise NotFound(
+            f"there is no workflow {workflow_id!r}: no job belongs to it, or its jobs were deleted when they were old"
+        )
+    return found
+
+
 async def cancel_workflow(store: Store, workflow_id: str) -> list[Job]:
     """Cancel all unfinished jobs of a workflow, also those pushed meanwhile. Returns the jobs; a running job is only asked
     to stop. The last jobs are cancelled first, so that no job starts because another one ended."""
     cancelled: dict[JobId, Job] = {}
     while True:
-        found = [job for job in await _all_of(store, workflow_id) if job.job_id not in cancelled]
+        unfinished = await jobs_of_workflow(store, workflow_id, sorted(UNFINISHED))
+        found = [job for job in unfinished if job.job_id not in cancelled]
         if not found:
             return [*cancelled.values()]
-        for job in reversed(found):
-            cancelled[job.job_id] = job
-            cancelled.update({each.job_id: each for each in await store.jobs.cancel([job.job_id])})
+        cancelled |= {job.job_id: job for job in found}
+        for batch in _batches([job.job_id for job in reversed(found)]):
+            cancelled |= {each.job_id: each for each in await store.jobs.cancel(batch)}
 
 
 async def descendants(store: Store, job_id: JobId) -> list[Job]:
@@ -103,9 +115,8 @@ async def cancel_subtree(store: Store, job_id: JobId) -> list[Job]:
     they run, asked to stop."""
     below = await descendants(store, job_id)
     cancelled: list[Job] = []
-    for job in reversed(below):
-        if job.status in UNFINISHED:
-            cancelled += await store.jobs.cancel([job.job_id])
+    for batch in _batches([job.job_id for job in reversed(below) if job.status in UNFINISHED]):
+        cancelled += await store.jobs.cancel(batch)
     return cancelled
 
 
@@ -118,11 +129,15 @@ async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
     return requeued
 
 
-async def _all_of(store: Store, workflow_id: str) -> list[Job]:
+def _batches(ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
+    return (ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH))
+
+
+async def jobs_of_workflow(store: Store, workflow_id: str, statuses: Sequence[JobStatus] = ()) -> list[Job]:
+    """Return all jobs of a workflow that have one of the statuses, or any, in the order of pushing."""
     jobs: list[Job] = []
-    unfinished = sorted(UNFINISHED)
     while page := await store.jobs.of_workflow(
-        workflow_id, statuses=unfinished, after=jobs[-1].job_id if jobs else None, limit=_PAGE
+        workflow_id, statuses=statuses, after=jobs[-1].job_id if jobs else None, limit=_PAGE
     ):
         jobs += page
     return jobs
