@@ -18,7 +18,7 @@ import msgspec
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job
 from drumbeat.pool.payload import as_json
-from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.context import JobContext, JobFailure
 from drumbeat.pool.worker.executors import call
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import load
@@ -48,9 +48,6 @@ def _listen(stream: BinaryIO, requests: Messages, answers: Messages) -> None:
 
 
 def _work(request: dict[str, Any], responses: BinaryIO, answers: Messages) -> dict[str, Any]:
-    while not answers.empty():  # the previous job asked and ended before the answer came
-        answers.get()
-
     def report(share: float, note: str | None) -> None:
         _write(responses, {"progress": share, "note": note})
 
@@ -58,11 +55,11 @@ def _work(request: dict[str, Any], responses: BinaryIO, answers: Messages) -> di
         _write(responses, {"is_locked": is_locked})
 
     def ask_parents() -> list[Job]:
-        with _ASKING:
+        with _ASKING:  # so that each answer goes to who asked, also if a thread of an earlier job still asks
             _write(responses, {"asks": "parents"})
             answer = answers.get()
         if "error" in answer:
-            raise InvalidInput(answer["error"])
+            raise JobFailure(answer["error"])
         return msgspec.convert(answer["parents"], list[Job])
 
     deadline = None if request["deadline"] is None else datetime.fromisoformat(request["deadline"])
