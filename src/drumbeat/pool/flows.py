@@ -1,6 +1,6 @@
 """Workflows: builds jobs that wait for each other, and works on all jobs of a workflow or below a job."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from uuid import uuid4
@@ -86,15 +86,27 @@ async def find_workflow(store: Store, workflow_id: str) -> WorkflowProgress:
 async def cancel_workflow(store: Store, workflow_id: str) -> list[Job]:
     """Cancel all unfinished jobs of a workflow, also those pushed meanwhile. Returns the jobs; a running job is only asked
     to stop. The last jobs are cancelled first, so that no job starts because another one ended."""
-    cancelled: dict[JobId, Job] = {}
+    seen: set[JobId] = set()
+    cancelled: list[Job] = []
     while True:
         unfinished = await jobs_of_workflow(store, workflow_id, sorted(UNFINISHED))
-        found = [job for job in unfinished if job.job_id not in cancelled]
-        if not found:
-            return [*cancelled.values()]
-        cancelled |= {job.job_id: job for job in found}
-        for batch in _batches([job.job_id for job in reversed(found)]):
-            cancelled |= {each.job_id: each for each in await store.jobs.cancel(batch)}
+        new = [job.job_id for job in unfinished if job.job_id not in seen]
+        if not new:
+            return cancelled
+        seen.update(new)
+        cancelled += await _cancelled(store, new[::-1])
+
+
+async def _cancelled(store: Store, ids: Sequence[JobId]) -> list[Job]:
+    """Cancel jobs in this order. Returns those that are cancelled now, also by the end of a parent, or asked to stop."""
+    found: dict[JobId, Job] = {}
+    for start in range(0, len(ids), _BATCH):
+        batch = ids[start : start + _BATCH]
+        found |= {job.job_id: job for job in await store.jobs.cancel(batch)}
+        for job_id in batch:
+            if job_id not in found:
+                found[job_id] = await store.jobs.get(job_id)
+    return [job for job in found.values() if job.status is JobStatus.CANCELLED or job.cancel_requested]
 
 
 async def descendants(store: Store, job_id: JobId) -> list[Job]:
@@ -114,10 +126,7 @@ async def cancel_subtree(store: Store, job_id: JobId) -> list[Job]:
     """Cancel a job and all jobs that wait for it directly or through other jobs. Returns the jobs that were cancelled or, if
     they run, asked to stop."""
     below = await descendants(store, job_id)
-    cancelled: list[Job] = []
-    for batch in _batches([job.job_id for job in reversed(below) if job.status in UNFINISHED]):
-        cancelled += await store.jobs.cancel(batch)
-    return cancelled
+    return await _cancelled(store, [job.job_id for job in reversed(below) if job.status in UNFINISHED])
 
 
 async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
@@ -127,10 +136,6 @@ async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
         if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
             requeued += await store.jobs.requeue(PoolId(job.pool_id), [job.job_id])
     return requeued
-
-
-def _batches(ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
-    return (ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH))
 
 
 async def jobs_of_workflow(store: Store, workflow_id: str, statuses: Sequence[JobStatus] = ()) -> list[Job]:

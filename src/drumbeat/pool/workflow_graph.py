@@ -101,7 +101,7 @@ def build_graph(workflow_id: str, jobs: Sequence[Job], links: Links) -> Workflow
         if parent in places and places[parent] != places[job_id]
     }
     return WorkflowGraph(
-        progress=WorkflowProgress(workflow_id=workflow_id, counts=Counter(job.status for job in jobs)),
+        progress=WorkflowProgress(workflow_id=workflow_id, counts=dict(Counter(job.status for job in jobs))),
         boxes=tuple(_box(group, levels[group[0].job_id]) for group in groups),
         links=tuple(sorted(found)),
         is_sampled=sum(job.if_failed is not None for job in jobs) > len(links),
@@ -114,7 +114,7 @@ def _box(jobs: Sequence[Job], level: int) -> GraphBox:
         level=level,
         pool_id=jobs[0].pool_id,
         type=jobs[0].type,
-        counts=Counter(job.status for job in jobs),
+        counts=dict(Counter(job.status for job in jobs)),
         job_ids=tuple(job.job_id for job in urgent[:MOST_NAMED]),
     )
 

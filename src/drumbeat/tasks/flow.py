@@ -238,7 +238,7 @@ def _plain(place: str, value: Any, found: dict[str, Any]) -> Any:
 def _members(stage: Any) -> Sequence[Any]:
     if isinstance(stage, Workflow):
         return stage.last
-    return [stage] if isinstance(stage, NewJob | TaskJob) else [*stage]
+    return [*stage] if isinstance(stage, Sequence) else [stage]
 
 
 def _checked(members: Iterable[Any], place: int) -> list[TaskJob[Any]]:
