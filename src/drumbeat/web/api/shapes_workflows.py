@@ -47,5 +47,5 @@ class CancelledJobs(Shape):
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> "CancelledJobs":
-        ended = [job.job_id for job in jobs if job.status is JobStatus.CANCELLED]
-        return cls(cancelled=ended, requested=[job.job_id for job in jobs if job.status is JobStatus.CLAIMED])
+        cancelled = [str(job.job_id) for job in jobs if job.status is JobStatus.CANCELLED]
+        return cls(cancelled=cancelled, requested=[str(job.job_id) for job in jobs if job.status is JobStatus.CLAIMED])
