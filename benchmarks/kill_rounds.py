@@ -27,7 +27,7 @@ from drumbeat.core.job import JobId
 from drumbeat.core.pool import PoolId
 from drumbeat.store import open_store
 from kit.report import Report, parser, print_table, say
-from kit.soak import Soak, soaking, thresholds
+from kit.soak import PATIENCE, Soak, soaking, thresholds
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
 
@@ -102,7 +102,7 @@ async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool,
             if n % _REAP_EVERY == _REAP_EVERY - 1:
                 await asyncio.gather(*(soak.reap() for soak in soaks))
                 say(f"  {n + 1} rounds")
-        await asyncio.gather(*(soak.finished() for soak in soaks))
+        await asyncio.gather(*(soak.finished(PATIENCE * (10 if workflows else 1)) for soak in soaks))
         verdict = together([await soak.verdict() for soak in soaks])
     kills = {"rounds": count, "kills": struck.count("kill"), "freezes": struck.count("freeze")}
     return {**kills, **verdict, "seconds": round(time.monotonic() - began, 1)}

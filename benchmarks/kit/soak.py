@@ -147,13 +147,13 @@ class Soak:
     async def reap(self) -> None:
         await insist(lambda: self.plane.checker().reap(self.pool_id))
 
-    async def finished(self) -> None:
+    async def finished(self, within: float = PATIENCE) -> None:
         """Wait until all jobs are finished; workers that die meanwhile are replaced. Raises SystemExit after a timeout."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + within
         while left := await insist(lambda: self._unfinished()):
             if time.monotonic() > deadline:
                 raise SystemExit(
-                    f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {PATIENCE:.0f} s, for example "
+                    f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {within:.0f} s, for example "
                     f"{await insist(self._one_left)}"
                 )
             await self.fill()
