@@ -6,7 +6,9 @@ four, paused for longer than its lease and resumed while other workers have its 
 once, by its last claim, or poisoned at its limit; jobs and their recorded attempts must agree; no job may be affected by
 another pool's worker; and no late result may be accepted, of which one is provoked. On the memory store a worker is a task:
 killing it cuts its connection to the store and cancels the task. With --unfenced late results are accepted: the check must
-detect that.
+detect that. With --workflows each pool gets a workflow of 50 jobs in a round: no job may begin before its parents have ended,
+and each callback must be done once or poisoned at its limit like any other job; the workflow of a pool begins after that of
+the pool before.
 
 python benchmarks/kill_rounds.py --stores postgresql --rounds 200
 """
@@ -21,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import kit  # noqa: F401
+from drumbeat.core.job import JobId
 from drumbeat.core.pool import PoolId
 from drumbeat.store import open_store
 from kit.report import Report, parser, print_table, say
-from kit.soak import Soak, soaking, thresholds
+from kit.soak import PATIENCE, Soak, soaking, thresholds
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
 
@@ -54,11 +57,15 @@ class Frozen:
         self._soak.crew.thaw(name)
 
 
-async def one_round(soaks: Sequence[Soak], frozen: Mapping[PoolId, Frozen]) -> str:
+async def one_round(soaks: Sequence[Soak], frozen: Mapping[PoolId, Frozen], *, workflows: bool) -> str:
     """Push to all pools, wait a moment, kill or pause a worker of one pool; returns which."""
     chance = soaks[0].chance
+    before: list[JobId] = []
     for soak in soaks:
-        await soak.push(JOBS)
+        if workflows:
+            before = [await soak.push_workflow(before)]
+        else:
+            await soak.push(JOBS)
     await asyncio.sleep(chance.uniform(0, 0.3))
     struck = chance.choice(soaks)
     cold = frozen[struck.pool_id]
@@ -75,7 +82,7 @@ async def one_round(soaks: Sequence[Soak], frozen: Mapping[PoolId, Frozen]) -> s
     return what
 
 
-async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool) -> dict[str, Any]:
+async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool, workflows: bool = False) -> dict[str, Any]:
     """All rounds on one store; returns the figures and faults of all its pools."""
     began, struck = time.monotonic(), []
     async with AsyncExitStack() as stack:
@@ -91,11 +98,11 @@ async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool)
             if await soaks[0].bring_late_result():
                 break
         for n in range(count):
-            struck.append(await one_round(soaks, frozen))
+            struck.append(await one_round(soaks, frozen, workflows=workflows))
             if n % _REAP_EVERY == _REAP_EVERY - 1:
                 await asyncio.gather(*(soak.reap() for soak in soaks))
                 say(f"  {n + 1} rounds")
-        await asyncio.gather(*(soak.finished() for soak in soaks))
+        await asyncio.gather(*(soak.finished(PATIENCE * (10 if workflows else 1)) for soak in soaks))
         verdict = together([await soak.verdict() for soak in soaks])
     kills = {"rounds": count, "kills": struck.count("kill"), "freezes": struck.count("freeze")}
     return {**kills, **verdict, "seconds": round(time.monotonic() - began, 1)}
@@ -130,6 +137,7 @@ def main() -> None:
     options.add_argument("--rounds", type=int, help="default 200; with --quick 6")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--unfenced", action="store_true", help="accept late results: the check must detect them")
+    options.add_argument("--workflows", action="store_true", help="push workflows of 50 jobs instead of single jobs")
     chosen = options.parse_args()
     count = chosen.rounds or (6 if chosen.quick else 200)
     report = Report("kill_rounds")
@@ -138,7 +146,8 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(prefix="drumbeat-soak-"))
         with place(store, folder) as made:
             url = chosen.url or made
-            report.figures[store] = asyncio.run(rounds(url, folder, count, chosen.seed, fenced=not chosen.unfenced))
+            work = rounds(url, folder, count, chosen.seed, fenced=not chosen.unfenced, workflows=chosen.workflows)
+            report.figures[store] = asyncio.run(work)
         shutil.rmtree(folder, ignore_errors=True)
     finish(report)
 

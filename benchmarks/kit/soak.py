@@ -8,20 +8,20 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.job import NO_BACKOFF, UNFINISHED, Attempt, AttemptOutcome, Job, JobId, JobStatus, NewJob
+from drumbeat.core.job import NO_BACKOFF, UNFINISHED, Attempt, AttemptOutcome, IfFailed, Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Jobs
 from kit.soak_crew import Crew, ProcessCrew, TaskCrew
-from kit.soak_judge import Record, faults, foreign, records
+from kit.soak_judge import Record, faults, foreign, records, too_early
 from kit.soak_worker import Journal
 
 T = TypeVar("T")
@@ -55,6 +55,7 @@ class Soak:
     pool_id: PoolId
     unfenced: bool = False  #: late results are accepted
     pushed: list[JobId] = field(default_factory=list)
+    links: dict[JobId, tuple[JobId, ...]] = field(default_factory=dict)  #: the parents of jobs, in workflows
     started: int = 0
 
     async def push(self, count: int, *, deadly: int = 1, **more: Any) -> None:
@@ -66,6 +67,22 @@ class Soak:
             for n in range(count)
         ]
         self.pushed += await insist(lambda: self.store.queue.push(self.pool_id, jobs))
+
+    async def push_workflow(self, after: Sequence[JobId] = ()) -> JobId:
+        """Push a workflow of 50 jobs, which begins after other jobs: a first job, four groups of ten, a callback of each
+        group, a job after each callback, and a last one. Each runs even if a parent failed. Returns the last job's id."""
+        names = [JobId(f"{self.pool_id}-{len(self.pushed) + n}") for n in range(50)]
+        first, groups, callbacks, more, last = names[0], names[1:41], names[41:45], names[45:49], names[49]
+        links = {first: tuple(after), last: tuple(more)} | dict.fromkeys(groups, (first,))
+        for n, callback in enumerate(callbacks):
+            links |= {callback: tuple(groups[10 * n : 10 * n + 10]), more[n]: (callback,)}
+        jobs = [
+            NewJob(payload=self._payload(1), job_id=name, backoff=NO_BACKOFF, after=links[name], if_failed=IfFailed.RUN)
+            for name in names
+        ]
+        self.pushed += await insist(lambda: self.store.queue.push(self.pool_id, jobs))
+        self.links |= links
+        return last
 
     def _payload(self, deadly: int) -> dict[str, Any]:
         fate = self.chance.choices(["done", "stumble", "fail", "die"], weights=[86 - deadly, 10, 4, deadly])[0]
@@ -130,13 +147,13 @@ class Soak:
     async def reap(self) -> None:
         await insist(lambda: self.plane.checker().reap(self.pool_id))
 
-    async def finished(self) -> None:
+    async def finished(self, within: float = PATIENCE) -> None:
         """Wait until all jobs are finished; workers that die meanwhile are replaced. Raises SystemExit after a timeout."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + within
         while left := await insist(lambda: self._unfinished()):
             if time.monotonic() > deadline:
                 raise SystemExit(
-                    f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {PATIENCE:.0f} s, for example "
+                    f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {within:.0f} s, for example "
                     f"{await insist(self._one_left)}"
                 )
             await self.fill()
@@ -144,7 +161,7 @@ class Soak:
 
     async def _unfinished(self) -> int:
         counts = await self.store.jobs.counts(self.pool_id, most=_PAGE)
-        return counts.pending + counts.claimed
+        return counts.pending + counts.claimed + counts.waiting
 
     async def _one_left(self) -> Job | None:
         found = await self.store.jobs.list(self.pool_id, statuses=[*UNFINISHED], limit=1)
@@ -155,7 +172,13 @@ class Soak:
         jobs = await insist(self._everything)
         found = records(jobs, Journal(self.journal).lines())
         well = set(self.crew.alive) - self.crew.struck
-        return {**totals(jobs, found), "faults": [*faults(self.pushed, found), *foreign(found, well)]}
+        early = too_early(found, self.links, await insist(self._ends))
+        return {**totals(jobs, found), "faults": [*faults(self.pushed, found), *foreign(found, well), *early]}
+
+    async def _ends(self) -> Mapping[JobId, datetime | None]:
+        """When the parents of this pool's jobs ended, also parents of other pools."""
+        parents = {parent for each in self.links.values() for parent in each}
+        return {parent: (await self.store.jobs.get(parent)).finished_at for parent in sorted(parents)}
 
     async def _everything(self) -> list[tuple[Job, Sequence[Attempt]]]:
         return [(job, await self.store.jobs.attempts(job.job_id)) for job in await everything(self.store.jobs, self.pool_id)]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus
@@ -63,6 +64,19 @@ def foreign(found: Sequence[Record], well: Set[str]) -> list[str]:
         f"{job.job_id} was taken from {attempt.worker_id} of {job.pool_id}, which is alive: foreign ({attempt.error})"
         for job, attempt in crashed
         if "ran out" not in (attempt.error or "")
+    ]
+
+
+def too_early(
+    found: Sequence[Record], links: Mapping[JobId, Sequence[JobId]], ends: Mapping[JobId, datetime | None]
+) -> list[str]:
+    """Jobs that began before one of their parents had ended, by the store's clock."""
+    began = {record.job.job_id: min((each.started_at for each in record.attempts), default=None) for record in found}
+    return [
+        f"{job_id} began at {start}, before its parent {parent} ended at {ends[parent]}"
+        for job_id, parents in links.items()
+        for parent in parents
+        if (start := began.get(job_id)) is not None and ((end := ends[parent]) is None or start < end)
     ]
 
 

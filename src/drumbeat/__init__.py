@@ -10,6 +10,7 @@ _MODULES = {
     "AttemptCall": "drumbeat.pool.middleware",
     "Backoff": "drumbeat.core.job",
     "Connection": "drumbeat.client",
+    "IfFailed": "drumbeat.core.job",
     "Job": "drumbeat.core.job",
     "JobContext": "drumbeat.pool.worker.context",
     "JobFailure": "drumbeat.pool.worker.context",
@@ -22,8 +23,14 @@ _MODULES = {
     "RateLimit": "drumbeat.core.job",
     "connect": "drumbeat.client",
     "connect_blocking": "drumbeat.client",
+    "new_job": "drumbeat.client",
     "PushedJob": "drumbeat.tasks.pushed",
+    "PushedWorkflow": "drumbeat.tasks.pushed",
     "Task": "drumbeat.tasks.task",
+    "TaskJob": "drumbeat.tasks.flow",
+    "Workflow": "drumbeat.tasks.flow",
+    "chain": "drumbeat.tasks.flow",
+    "group": "drumbeat.tasks.flow",
     "task": "drumbeat.tasks.task",
 }
 

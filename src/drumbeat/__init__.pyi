@@ -2,6 +2,7 @@ from drumbeat.client import (
     AttemptCall as AttemptCall,
     Backoff as Backoff,
     Connection as Connection,
+    IfFailed as IfFailed,
     Job as Job,
     JobContext as JobContext,
     JobFailure as JobFailure,
@@ -14,8 +15,10 @@ from drumbeat.client import (
     RateLimit as RateLimit,
     connect as connect,
     connect_blocking as connect_blocking,
+    new_job as new_job,
 )
-from drumbeat.tasks.pushed import PushedJob as PushedJob
+from drumbeat.tasks.flow import TaskJob as TaskJob, Workflow as Workflow, chain as chain, group as group
+from drumbeat.tasks.pushed import PushedJob as PushedJob, PushedWorkflow as PushedWorkflow
 from drumbeat.tasks.task import Task as Task, task as task
 
 __version__: str

@@ -4,17 +4,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol, Unpack
 
-from drumbeat.core.job import Attempt, Job, JobCounts, JobId, NewJob
+from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolRow, Thresholds
 from drumbeat.pool.bulk import BulkResult
 from drumbeat.pool.error_groups import ErrorGroups
 from drumbeat.pool.explain import JobExplanation
+from drumbeat.pool.flows import WorkflowProgress
 from drumbeat.pool.job_filter import JobFilter
 from drumbeat.pool.option_types import ClaimOptions, JobFilters, NewJobOptions, NewPoolOptions, PoolChanges
 from drumbeat.pool.schedules.model import JobSchedule, MissedTicks
 from drumbeat.pool.schedules.service import ScheduleStatus
 from drumbeat.pool.status import PoolStatus
 from drumbeat.pool.worker.options import WorkPlan
+from drumbeat.pool.workflow_graph import WorkflowGraph
 
 
 class BlockingSchedules(Protocol):
@@ -97,7 +99,29 @@ class BlockingPoolOperations(Protocol):
     def errors(self, selected: JobFilter | Mapping[str, object] | None = None) -> ErrorGroups: ...
 
 
-class BlockingPool(BlockingPoolOperations, Protocol):
+class BlockingPoolWorkflows(Protocol):
+    """The methods of ``PoolWorkflows``, for code without an event loop: each waits for its result. See ``PoolWorkflows``."""
+
+    def workflow(self, workflow_id: str) -> WorkflowProgress: ...
+
+    def workflow_graph(self, workflow_id: str) -> WorkflowGraph: ...
+
+    def workflow_jobs(
+        self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: str | None = None, limit: int = 1000
+    ) -> Sequence[Job]: ...
+
+    def cancel_workflow(self, workflow_id: str) -> Sequence[Job]: ...
+
+    def cancel_subtree(self, job_id: str) -> Sequence[Job]: ...
+
+    def requeue_subtree(self, job_id: str) -> Sequence[JobId]: ...
+
+    def parents(self, job_id: str) -> Sequence[Job]: ...
+
+    def children(self, job_id: str, limit: int = 1000) -> Sequence[Job]: ...
+
+
+class BlockingPool(BlockingPoolOperations, BlockingPoolWorkflows, Protocol):
     """The methods of ``Pool``, for code without an event loop: each waits for its result. See ``Pool``."""
 
     pool_id: PoolId

@@ -17,6 +17,7 @@ from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import (
     Backoff as Backoff,
+    IfFailed as IfFailed,
     Job as Job,
     JobId as JobId,
     JobStatus as JobStatus,
@@ -27,6 +28,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.loop_thread import LoopThread
 from drumbeat.pool.bulk import BulkResult as BulkResult
 from drumbeat.pool.error_groups import ErrorGroup as ErrorGroup, ErrorGroups as ErrorGroups
+from drumbeat.pool.flows import WorkflowProgress as WorkflowProgress
 from drumbeat.pool.handler_record import record_handlers as record_handlers
 from drumbeat.pool.job_filter import JobFilter as JobFilter
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
@@ -55,6 +57,7 @@ from drumbeat.pool.worker.options import (
     WorkPlan as WorkPlan,
     parse_handlers as parse_handlers,
 )
+from drumbeat.pool.workflow_graph import GraphBox as GraphBox, WorkflowGraph as WorkflowGraph
 from drumbeat.settings import load_settings
 from drumbeat.store.interface import Store
 

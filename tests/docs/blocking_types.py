@@ -13,9 +13,10 @@ TARGET = ROOT / "src" / "drumbeat" / "blocking_pool.py"
 SOURCES = {
     "Schedules": (POOL / "schedules" / "service.py", "drumbeat.pool.schedules.service"),
     "PoolOperations": (POOL / "operations.py", "drumbeat.pool.operations"),
+    "PoolWorkflows": (POOL / "workflows.py", "drumbeat.pool.workflows"),
     "Pool": (POOL / "service.py", "drumbeat.pool.service"),
 }
-BASES = {"Pool": "BlockingPoolOperations, "}  #: classes that these inherit from
+BASES = {"Pool": "BlockingPoolOperations, BlockingPoolWorkflows, "}  #: classes that these inherit from
 #: the types of options that these classes take as ``**options: Any``, by method
 OPTIONS = {
     "create": "NewPoolOptions",
@@ -38,7 +39,7 @@ OWN_TRANSACTION = """
 
     def complete_on(self, connection: object, job: Job, result: object = None) -> None: ...
 """
-FIELDS = {"Schedules": "", "PoolOperations": "", "Pool": f"    pool_id: PoolId\n    most_bytes: int\n{OWN_TRANSACTION}"}
+FIELDS = dict.fromkeys(SOURCES, "") | {"Pool": f"    pool_id: PoolId\n    most_bytes: int\n{OWN_TRANSACTION}"}
 
 
 def generated() -> str:

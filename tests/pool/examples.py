@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,3 +112,17 @@ def mark_and_wait(payload: dict[str, Any]) -> str:
 
 
 not_a_function = 3
+
+
+def parents_plain(context: JobContext) -> Any:
+    return [parent.result for parent in context.parents_blocking()]
+
+
+async def parents_async(context: JobContext) -> Any:
+    return [[parent.result, parent.status, parent.backoff.first.total_seconds()] for parent in await context.parents()]
+
+
+def ask_and_leave(context: JobContext) -> str:
+    """Ask for parents in a thread that is not waited for."""
+    threading.Thread(target=context.parents_blocking, daemon=True).start()
+    return "left"

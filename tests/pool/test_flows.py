@@ -170,10 +170,10 @@ async def test_a_handler_in_a_thread_reads_its_parents() -> None:
     assert await asyncio.to_thread(asyncio.run, context.parents()) == [found]
 
 
-async def test_a_handler_in_a_child_process_is_told_that_it_cannot_read_parents() -> None:
+async def test_a_handler_without_a_store_is_told_that_it_cannot_read_parents() -> None:
     plain = JobContext(Job(job_id=JobId("c"), pool_id=PoolId("p"), payload=1))
     child = JobContext(Job(job_id=JobId("c"), pool_id=PoolId("p"), payload=1, if_failed=IfFailed.BLOCK))
 
     assert (await plain.parents(), plain.parents_blocking()) == ((), ())
-    with pytest.raises(InvalidInput, match="use the executor async or threads"):
+    with pytest.raises(InvalidInput, match="its worker has no access to the store"):
         await child.parents()

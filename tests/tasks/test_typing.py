@@ -13,7 +13,7 @@ from typing import assert_type
 from collections.abc import Sequence
 
 import drumbeat
-from drumbeat import Job, JobContext, PushedJob, Task, task
+from drumbeat import Job, JobContext, PushedJob, Task, TaskJob, Workflow, task
 from drumbeat.client import JobId, PoolStatus, WorkerSummary
 
 
@@ -31,6 +31,10 @@ async def send(context: JobContext, to: str, *, subject: str) -> list[str]:
 def report(context: JobContext, name: str) -> None: ...
 
 
+@task
+def total(numbers: Sequence[int], *, start: int = 0) -> float: ...
+
+
 def right() -> None:
     assert_type(add(1, second=2), int)
     assert_type(add.push(1, second=2), PushedJob[int])
@@ -42,6 +46,11 @@ def right() -> None:
     report.push("x")
     send.with_options(priority=9).push("a@x", subject="hi")
     either: Task[[int], int] = task(lambda n: n)
+    assert_type(add.job(1).then(add, second=3), TaskJob[int])
+    assert_type(add.job(1).then(add).push().result(), int)
+    assert_type(drumbeat.group(add.job(1), add.job(2)).then(total, start=1), TaskJob[float])
+    assert_type(total.job([add.job(1).output]).after(add.job(2), if_failed="run"), TaskJob[float])
+    assert_type(drumbeat.chain(add.job(1), [add.job(2), add.job(3)]), Workflow)
 
 
 async def right_within_a_loop(context: JobContext) -> None:
@@ -57,6 +66,10 @@ async def wrong(context: JobContext) -> None:
     await send.apush("a@x")  # E: Missing named argument "subject"
     send.push_in(5, 3, subject="hi")  # E: Argument 2 to "push_in"
     add.push_in("5", 1)  # E: Argument 1 to "push_in"
+    add.job("1")  # E: Argument 1 to "job"
+    add.job(1).then(report)  # E: Argument 1 to "then"
+    add.job(1).then(add, third=3)  # E: Unexpected keyword argument "third"
+    drumbeat.group(add.job(1)).then(add)  # E: Argument 1 to "then"
     add.push_many([send.bind("a", subject="b")])  # E: List item 0 has incompatible type
     add.push_many([1])  # E: List item 0 has incompatible type
     text: str = add.push(1).result()  # E: Incompatible types in assignment

@@ -5,4 +5,4 @@ from drumbeat.testing import immediate
 
 def test_words_are_counted() -> None:
     with immediate():
-        assert count_words.push(fetch.push("https://example.org").result()).result() == 4
+        assert fetch.job("https://example.org").then(count_words).push().result() == 4

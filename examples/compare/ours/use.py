@@ -1,4 +1,3 @@
 from app import count_words, fetch
 
-page = fetch.push("https://example.org").result(timeout=60)
-print(count_words.push(page).result(timeout=60))
+print(fetch.job("https://example.org").then(count_words).push().result(timeout=60))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli import pool_beats, pool_jobs, pool_large, pool_operations, pool_push, pool_schedule
+from drumbeat.cli import pool_beats, pool_jobs, pool_large, pool_operations, pool_push, pool_schedule, pool_workflow
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
@@ -43,6 +43,7 @@ app.add_typer(pool_operations.app)
 app.add_typer(pool_push.app)
 app.add_typer(pool_beats.app)
 app.add_typer(pool_large.app)
+app.add_typer(pool_workflow.app)
 app.add_typer(pool_schedule.app, name="schedule")
 app.command()(work)
 

@@ -1,6 +1,6 @@
 """drumbeat pool cancel, requeue, reschedule, prioritise and errors: change many jobs, and list groups of errors."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -11,7 +11,7 @@ from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_contro
 from drumbeat.cli.pool_jobs import JOB_COLUMNS, StatusOption
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import Columns, progress, say, show, show_json
-from drumbeat.client import BulkResult, ErrorGroups, JobFilter, JobStatus, Pool
+from drumbeat.client import BulkResult, ErrorGroups, Job, JobFilter, JobId, JobStatus, Pool
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 
@@ -60,6 +60,12 @@ def cancel(
     error_group: ErrorGroupOption = None,
     limit: MostOption = None,
     dry_run: DryRunOption = False,
+    subtree: Annotated[
+        bool, typer.Option("--subtree", help="Also the jobs that wait for these, directly or through others, in all pools.")
+    ] = False,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", metavar="ID", help="All unfinished jobs of this workflow, in all pools.")
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,15 +74,28 @@ def cancel(
     Pending jobs are cancelled at once, running jobs when their worker gets the request. Finished jobs stay as they are.
     """
     selected = _filter(status, job_type, group, priority, older_than, newer_than, error, error_group)
-    if _by_id(jobs, selected, limit, dry_run=dry_run):
-        _cancel_ids(pool, jobs or [], store, as_json=as_json)
+    if workflow is not None:
+        if jobs or subtree or dry_run or limit is not None or not selected.is_empty:
+            raise InvalidInput("expected --workflow without job ids and filters, got both")
+        _print_cancelled(with_control_plane(store, lambda plane: plane.pool(pool).cancel_workflow(workflow)), as_json=as_json)
+        return
+    if _by_id(jobs, selected, limit, dry_run=dry_run, subtree=subtree):
+        _cancel_ids(pool, jobs or [], store, subtree=subtree, as_json=as_json)
         return
     done = _operate(store, pool, lambda each, note: each.cancel_where(selected, limit=limit, dry_run=dry_run, on_progress=note))
     _report(done, "cancelled", as_json=as_json)
 
 
-def _cancel_ids(pool: str, jobs: list[str], store: str | None, *, as_json: bool) -> None:
-    found = with_control_plane(store, lambda plane: plane.pool(pool).cancel(*jobs))
+def _cancel_ids(pool: str, jobs: list[str], store: str | None, *, subtree: bool, as_json: bool) -> None:
+    async def change(plane: ControlPlane) -> Sequence[Job]:
+        if not subtree:
+            return await plane.pool(pool).cancel(*jobs)
+        return [each for job in jobs for each in await plane.pool(pool).cancel_subtree(job)]
+
+    _print_cancelled(with_control_plane(store, change), as_json=as_json)
+
+
+def _print_cancelled(found: Sequence[Job], *, as_json: bool) -> None:
     if as_json:
         show_json([{"job_id": job.job_id, "status": job.status, "cancel_requested": job.cancel_requested} for job in found])
         return
@@ -100,6 +119,9 @@ def requeue(
     error_group: ErrorGroupOption = None,
     limit: MostOption = None,
     dry_run: DryRunOption = False,
+    subtree: Annotated[
+        bool, typer.Option("--subtree", help="Also the poisoned and cancelled jobs that wait for these, in all pools.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -109,14 +131,14 @@ def requeue(
     """
     selected = _filter(status, job_type, group, priority, older_than, newer_than, error, error_group)
     if every and not jobs and selected.is_empty:
-        if limit is not None or dry_run:
-            raise InvalidInput("expected --all without --limit and --dry-run; use them with --status poisoned")
-        _requeue_ids(pool, [], store, as_json=as_json)
+        if limit is not None or dry_run or subtree:
+            raise InvalidInput("expected --all without --limit, --dry-run and --subtree; use filters or job ids with these")
+        _requeue_ids(pool, [], store, subtree=False, as_json=as_json)
         return
     if every:
         raise InvalidInput("expected job ids, --all or filters, got both")
-    if _by_id(jobs, selected, limit, dry_run=dry_run, more=", --all"):
-        _requeue_ids(pool, jobs or [], store, as_json=as_json)
+    if _by_id(jobs, selected, limit, dry_run=dry_run, subtree=subtree, more=", --all"):
+        _requeue_ids(pool, jobs or [], store, subtree=subtree, as_json=as_json)
         return
     done = _operate(
         store, pool, lambda each, note: each.requeue_where(selected, limit=limit, dry_run=dry_run, on_progress=note)
@@ -124,12 +146,17 @@ def requeue(
     _report(done, "requeued", as_json=as_json)
 
 
-def _requeue_ids(pool: str, jobs: list[str], store: str | None, *, as_json: bool) -> None:
-    ids = with_control_plane(store, lambda plane: plane.pool(pool).requeue(*jobs))
+def _requeue_ids(pool: str, jobs: list[str], store: str | None, *, subtree: bool, as_json: bool) -> None:
+    async def change(plane: ControlPlane) -> Sequence[JobId]:
+        if not subtree:
+            return await plane.pool(pool).requeue(*jobs)
+        return [each for job in jobs for each in await plane.pool(pool).requeue_subtree(job)]
+
+    ids = with_control_plane(store, change)
     if as_json:
         show_json(list(ids))
     else:
-        say(f"requeued {len(ids)} jobs" + (f" of {len(jobs)}" if jobs else ""))
+        say(f"requeued {len(ids)} jobs" + (f" of {len(jobs)}" if jobs and not subtree else ""))
 
 
 @app.command()
@@ -241,8 +268,12 @@ def _filter(
     )
 
 
-def _by_id(jobs: list[str] | None, selected: JobFilter, limit: int | None, *, dry_run: bool, more: str = "") -> bool:
+def _by_id(
+    jobs: list[str] | None, selected: JobFilter, limit: int | None, *, dry_run: bool, subtree: bool, more: str = ""
+) -> bool:
     """Whether jobs are given by id, and not by filters. Raises InvalidInput if both or neither are given."""
+    if subtree and not jobs:
+        raise InvalidInput("expected job ids with --subtree, got none")
     if jobs and (not selected.is_empty or limit is not None or dry_run):
         raise InvalidInput("expected job ids or filters, got both; --limit and --dry-run need filters")
     if not jobs and selected.is_empty:

@@ -9,12 +9,12 @@ from typing import IO, Annotated, Any
 import typer
 
 from drumbeat.cli.csv_rows import CsvRows
-from drumbeat.cli.job_options import backoff_option, check_group, given_options, rate_option
+from drumbeat.cli.job_options import backoff_option, check_after, check_group, given_options, rate_option
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import errors, say, show_json
 from drumbeat.cli.stdin_lines import standard_input
-from drumbeat.client import JobId, NewJob, job_from_line, new_job
+from drumbeat.client import IfFailed, JobId, NewJob, job_from_line, new_job
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.plain import too_deep
@@ -65,6 +65,18 @@ def push(
         typer.Option("--group-rate", metavar="N/TIME", help="Rate limit of the group, such as 10/1m."),
     ] = None,
     capability: Annotated[str | None, typer.Option("--capability", help="Capability that a worker needs for the job.")] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option("--after", metavar="JOB", help="Job id: run after that job is done, in any pool. Repeatable."),
+    ] = None,
+    after_any: Annotated[bool, typer.Option("--after-any", help="Run when one of the jobs of --after is done.")] = False,
+    if_failed: Annotated[
+        IfFailed | None,
+        typer.Option("--if-failed", help="If a job of --after fails for good: wait (block), be cancelled (skip) or run."),
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", metavar="ID", help="Workflow that the job belongs to: see pool workflow.")
+    ] = None,
     jobs: JobsOption = False,
     batch: BatchOption = BATCH,
     store: StoreOption = None,
@@ -80,9 +92,11 @@ def push(
     when = given_options(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
     rate = group_rate and rate_option(group_rate)
     where = given_options(group=group, group_limit=group_limit, group_rate=rate, capability=capability)
+    flow = given_options(after=after, after_any=after_any or None, if_failed=if_failed, workflow_id=workflow)
     if not jobs:
         check_group(where)
-    read = _reader(jobs, {**what, **tries, **when, **where})
+        check_after(flow)
+    read = _reader(jobs, {**what, **tries, **when, **where, **flow})
     if payload == "-":
         _expect_no_id(job_id)
         _push_lines(store, pool, _numbered(standard_input()), read, batch, as_json=as_json)

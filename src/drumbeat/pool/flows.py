@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from uuid import uuid4
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import ENDED, UNFINISHED, Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Store
 
 Stage = NewJob | Sequence[NewJob]  #: one job, or several that run at the same time
 _PAGE = 1000
+_BATCH = 500  #: jobs that are cancelled in one transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +73,40 @@ async def workflow_progress(store: Store, workflow_id: str) -> WorkflowProgress:
     return WorkflowProgress(workflow_id=workflow_id, counts=await store.jobs.workflow_counts(workflow_id))
 
 
+async def find_workflow(store: Store, workflow_id: str) -> WorkflowProgress:
+    """Count the jobs of a workflow by state. Raises NotFound if no job belongs to it."""
+    found = await workflow_progress(store, workflow_id)
+    if not found.total:
+        raise NotFound(
+            f"there is no workflow {workflow_id!r}: no job belongs to it, or its jobs were deleted when they were old"
+        )
+    return found
+
+
 async def cancel_workflow(store: Store, workflow_id: str) -> list[Job]:
     """Cancel all unfinished jobs of a workflow, also those pushed meanwhile. Returns the jobs; a running job is only asked
     to stop. The last jobs are cancelled first, so that no job starts because another one ended."""
-    cancelled: dict[JobId, Job] = {}
+    seen: set[JobId] = set()
+    cancelled: list[Job] = []
     while True:
-        found = [job for job in await _all_of(store, workflow_id) if job.job_id not in cancelled]
-        if not found:
-            return [*cancelled.values()]
-        for job in reversed(found):
-            cancelled[job.job_id] = job
-            cancelled.update({each.job_id: each for each in await store.jobs.cancel([job.job_id])})
+        unfinished = await jobs_of_workflow(store, workflow_id, sorted(UNFINISHED))
+        new = [job.job_id for job in unfinished if job.job_id not in seen]
+        if not new:
+            return cancelled
+        seen.update(new)
+        cancelled += await _cancelled(store, new[::-1])
+
+
+async def _cancelled(store: Store, ids: Sequence[JobId]) -> list[Job]:
+    """Cancel jobs in this order. Returns those that are cancelled now, also by the end of a parent, or asked to stop."""
+    found: dict[JobId, Job] = {}
+    for start in range(0, len(ids), _BATCH):
+        batch = ids[start : start + _BATCH]
+        found |= {job.job_id: job for job in await store.jobs.cancel(batch)}
+        for job_id in batch:
+            if job_id not in found:
+                found[job_id] = await store.jobs.get(job_id)
+    return [job for job in found.values() if job.status is JobStatus.CANCELLED or job.cancel_requested]
 
 
 async def descendants(store: Store, job_id: JobId) -> list[Job]:
@@ -102,11 +126,7 @@ async def cancel_subtree(store: Store, job_id: JobId) -> list[Job]:
     """Cancel a job and all jobs that wait for it directly or through other jobs. Returns the jobs that were cancelled or, if
     they run, asked to stop."""
     below = await descendants(store, job_id)
-    cancelled: list[Job] = []
-    for job in reversed(below):
-        if job.status in UNFINISHED:
-            cancelled += await store.jobs.cancel([job.job_id])
-    return cancelled
+    return await _cancelled(store, [job.job_id for job in reversed(below) if job.status in UNFINISHED])
 
 
 async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
@@ -118,11 +138,11 @@ async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
     return requeued
 
 
-async def _all_of(store: Store, workflow_id: str) -> list[Job]:
+async def jobs_of_workflow(store: Store, workflow_id: str, statuses: Sequence[JobStatus] = ()) -> list[Job]:
+    """Return all jobs of a workflow that have one of the statuses, or any, in the order of pushing."""
     jobs: list[Job] = []
-    unfinished = sorted(UNFINISHED)
     while page := await store.jobs.of_workflow(
-        workflow_id, statuses=unfinished, after=jobs[-1].job_id if jobs else None, limit=_PAGE
+        workflow_id, statuses=statuses, after=jobs[-1].job_id if jobs else None, limit=_PAGE
     ):
         jobs += page
     return jobs

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypedDict
 
-from drumbeat.core.job import Backoff, JobStatus, RateLimit
+from drumbeat.core.job import Backoff, IfFailed, JobStatus, RateLimit
 from drumbeat.core.worker import Holder
 from drumbeat.pool.worker.options import ExecutorKind, Mode
 
@@ -28,6 +28,10 @@ class NewJobOptions(TypedDict, total=False):
     group_limit: int | None
     group_rate: RateLimit | Mapping[str, Duration] | None
     capability: str | None
+    after: Sequence[str]
+    after_any: bool
+    if_failed: IfFailed | str
+    workflow_id: str | None
 
 
 class JobFilters(TypedDict, total=False):

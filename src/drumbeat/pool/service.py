@@ -32,6 +32,7 @@ from drumbeat.pool.validation import (
     names,
 )
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
+from drumbeat.pool.workflows import PoolWorkflows
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
 
 
-class Pool(OwnTransactionMethods, PoolOperations):
+class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
     """A pool of jobs. It is created in the store by ``create``, or by the first push."""
 
     def __init__(

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -12,10 +13,14 @@ from typing import Any, NoReturn
 from drumbeat.core.errors import JobEnded, NotFound
 from drumbeat.core.job import Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
+from drumbeat.pool.flows import WorkflowProgress
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.failures import failure
+from drumbeat.pool.worker.outputs import filled_in, has_outputs
 from drumbeat.pool.worker.task_call import TaskFunction
+from drumbeat.store.flow_rules import ParentCounts, state_after
+from drumbeat.tasks.queue import PlannedJob
 
 
 class ImmediateQueue:
@@ -61,9 +66,58 @@ class ImmediateQueue:
     async def acancel(self, pool: str, job_id: str) -> None:
         """Do nothing: the job has ended."""
 
+    def push_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
+        """Run the jobs of a workflow, which come after their parents, in order; a job that was pushed is left out."""
+        for planned in self._not_pushed(jobs):
+            job, parents = self._after_parents(planned)
+            if job.status is JobStatus.PENDING:
+                self._run(planned.task, job, parents)
+            else:
+                self.jobs.append(job)
+        return {str(each.new.job_id): str(each.new.job_id) for each in jobs}
+
+    async def apush_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
+        for planned in self._not_pushed(jobs):
+            job, parents = self._after_parents(planned)
+            if job.status is JobStatus.PENDING:
+                await self._arun(planned.task, job, parents)
+            else:
+                self.jobs.append(job)
+        return {str(each.new.job_id): str(each.new.job_id) for each in jobs}
+
+    def progress(self, workflow_id: str) -> WorkflowProgress:
+        counts = Counter(job.status for job in self.jobs if job.workflow_id == workflow_id)
+        return WorkflowProgress(workflow_id=workflow_id, counts=counts)
+
+    async def aprogress(self, workflow_id: str) -> WorkflowProgress:
+        return self.progress(workflow_id)
+
+    def cancel_workflow(self, workflow_id: str) -> None:
+        """Do nothing: its jobs have ended, or wait for a job that failed."""
+
+    async def acancel_workflow(self, workflow_id: str) -> None:
+        """Do nothing: its jobs have ended, or wait for a job that failed."""
+
+    def _not_pushed(self, jobs: Sequence[PlannedJob]) -> Sequence[PlannedJob]:
+        known = {job.job_id for job in self.jobs}
+        return [planned for planned in jobs if planned.new.job_id not in known]
+
+    def _after_parents(self, planned: PlannedJob) -> tuple[Job, Sequence[Job]]:
+        """Return a job with the results of its parents as arguments, and its parents. It is pending if it can run now."""
+        new, job = planned.new, self._new(planned.pool, planned.new)
+        if not new.after:
+            return job, ()
+        parents = [self.job(planned.pool, each) for each in new.after]
+        counts = ParentCounts.of([parent.status for parent in parents])
+        state = state_after(counts, after_any=new.after_any, if_failed=new.if_failed)
+        if has_outputs(job.payload):
+            job = replace(job, payload=filled_in(job.payload, {parent.job_id: parent.result for parent in parents}))
+        return replace(job, status=state.status, waits_for=state.waits_for, if_failed=new.if_failed), parents
+
     def _new(self, pool: str, new: NewJob) -> Job:
         return Job(
-            job_id=JobId(f"immediate-{next(self._numbers)}"),
+            job_id=new.job_id or JobId(f"immediate-{next(self._numbers)}"),
+            workflow_id=new.workflow_id,
             pool_id=PoolId(pool),
             payload=_through_json(new.payload),
             type=new.type,
@@ -71,22 +125,22 @@ class ImmediateQueue:
             max_attempts=new.max_attempts,
         )
 
-    def _run(self, task: TaskFunction, job: Job) -> str:
+    def _run(self, task: TaskFunction, job: Job, parents: Sequence[Job] = ()) -> str:
         while job.status is JobStatus.PENDING:
             job = replace(job, attempts=job.attempts + 1)
             try:
-                value = task.run(JobContext(job))
+                value = task.run(_context(job, parents))
                 job = _done(job, _run_in_thread(value) if task.is_async else value)
             except Exception as exc:
                 job = self._failed(job, exc)
         self.jobs.append(job)
         return job.job_id
 
-    async def _arun(self, task: TaskFunction, job: Job) -> str:
+    async def _arun(self, task: TaskFunction, job: Job, parents: Sequence[Job] = ()) -> str:
         while job.status is JobStatus.PENDING:
             job = replace(job, attempts=job.attempts + 1)
             try:
-                value = task.run(JobContext(job))
+                value = task.run(_context(job, parents))
                 job = _done(job, await value if task.is_async else value)
             except Exception as exc:
                 job = self._failed(job, exc)
@@ -103,6 +157,12 @@ class ImmediateQueue:
             self.jobs.append(job)
             raise exc
         return job
+
+
+def _context(job: Job, parents: Sequence[Job]) -> JobContext:
+    context = JobContext(job)
+    context.ask_parents_by(lambda: parents)
+    return context
 
 
 def _done(job: Job, value: Any) -> Job:

@@ -13,8 +13,8 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, NewJob, RateLimit
 from drumbeat.core.plain import short_repr
 from drumbeat.pool.job_options import new_job
+from drumbeat.tasks.queue import DEFAULT_POOL as DEFAULT_POOL
 
-DEFAULT_POOL = "default"
 _OTHER_OPTIONS = frozenset({"pool", "name", "store", "unique", "rate", "cron", "every", "tz", "missed"})
 _RATE_UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 

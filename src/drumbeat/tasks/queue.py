@@ -4,12 +4,14 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from drumbeat.core.job import Job, NewJob
+from drumbeat.core.job import Job, JobId, NewJob
 from drumbeat.loop_thread import LoopThread
+from drumbeat.pool.flows import WorkflowProgress
 from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.settings import STORE_VARIABLE
@@ -19,7 +21,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DEFAULT_POOL = "default"
 _CLOSE_TIMEOUT = 10.0  #: seconds to wait for the store to close
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """A job of a workflow as it is pushed, with its pool and its task."""
+
+    pool: str
+    task: TaskFunction
+    new: NewJob
 
 
 class TaskQueue(Protocol):
@@ -33,6 +45,12 @@ class TaskQueue(Protocol):
     async def aresult(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object: ...  # noqa: ASYNC109
     def cancel(self, pool: str, job_id: str) -> None: ...
     async def acancel(self, pool: str, job_id: str) -> None: ...
+    def push_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]: ...
+    async def apush_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]: ...
+    def progress(self, workflow_id: str) -> WorkflowProgress: ...
+    async def aprogress(self, workflow_id: str) -> WorkflowProgress: ...
+    def cancel_workflow(self, workflow_id: str) -> None: ...
+    async def acancel_workflow(self, workflow_id: str) -> None: ...
 
 
 class StoreQueue:
@@ -68,6 +86,29 @@ class StoreQueue:
     async def acancel(self, pool: str, job_id: str) -> None:
         await self.loop.run_async(self._cancel(pool, job_id))
 
+    def push_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
+        """Push the jobs of a workflow, which come after their parents. Returns their ids by the ids that they were given."""
+        return self.loop.run(self._push_workflow(jobs))
+
+    async def apush_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
+        return await self.loop.run_async(self._push_workflow(jobs))
+
+    def progress(self, workflow_id: str) -> WorkflowProgress:
+        return self.loop.run(self._workflows().workflow(workflow_id))
+
+    async def aprogress(self, workflow_id: str) -> WorkflowProgress:
+        return await self.loop.run_async(self._workflows().workflow(workflow_id))
+
+    def cancel_workflow(self, workflow_id: str) -> None:
+        self.loop.run(self._workflows().cancel_workflow(workflow_id))
+
+    async def acancel_workflow(self, workflow_id: str) -> None:
+        await self.loop.run_async(self._workflows().cancel_workflow(workflow_id))
+
+    def _workflows(self) -> Pool:
+        """Return a pool whose methods for workflows are used: they reach the jobs of all pools."""
+        return self.pool(DEFAULT_POOL)
+
     def pool(self, name: str) -> Pool:
         if name not in self._pools:
             self._pools[name] = self.connection.pool(name)
@@ -85,10 +126,29 @@ class StoreQueue:
     async def _push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
         target = self.pool(pool)
         if (pool, task.task_name) not in self._recorded:
-            handlers = {} if task.handler_name is None else {task.task_name: task.handler_name}
-            await self.connection.record_handlers(pool, handlers)
-            self._recorded.add((pool, task.task_name))
+            await self._record(pool, [task])
         return await target.push_jobs(jobs)
+
+    async def _record(self, pool: str, tasks: Iterable[TaskFunction]) -> None:
+        """Record in a pool which function runs which type of job, unless that was done before."""
+        new = [task for task in tasks if (pool, task.task_name) not in self._recorded]
+        if new:
+            handlers = {task.task_name: task.handler_name for task in new if task.handler_name is not None}
+            await self.connection.record_handlers(pool, handlers)
+            self._recorded.update((pool, task.task_name) for task in new)
+
+    async def _push_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
+        ids: dict[str, str] = {}
+        for pool, batch in pool_batches(jobs):
+            await self._record(pool, [job.task for job in batch])
+            try:
+                found = await self.pool(pool).push_jobs([_renamed(job.new, ids) for job in batch])
+            except Exception as exc:
+                if ids:
+                    exc.add_note(f"{len(ids)} of {len(jobs)} jobs were pushed; push the workflow again to add the rest")
+                raise
+            ids |= {str(job.new.job_id): job_id for job, job_id in zip(batch, found, strict=True)}
+        return ids
 
     async def _result(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object:  # noqa: ASYNC109
         result: object = await self.pool(pool).result(job_id, timeout)
@@ -96,6 +156,28 @@ class StoreQueue:
 
     async def _cancel(self, pool: str, job_id: str) -> None:
         await self.pool(pool).cancel(job_id)
+
+
+def pool_batches(jobs: Sequence[PlannedJob]) -> Iterator[tuple[str, Sequence[PlannedJob]]]:
+    """Split jobs, which come after their parents, into few batches of one pool, so that parents are in no later batch."""
+    left = [*jobs]
+    while left:
+        pool, batch, rest = left[0].pool, list[PlannedJob](), list[PlannedJob]()
+        missing = {job.new.job_id for job in left}
+        for job in left:
+            if job.pool == pool and missing.isdisjoint(job.new.after):
+                batch.append(job)
+                missing.discard(job.new.job_id)
+            else:
+                rest.append(job)
+        yield pool, batch
+        left = rest
+
+
+def _renamed(new: NewJob, ids: Mapping[str, str]) -> NewJob:
+    """Return a job with the ids of its parents as they are in the store: another job may stand in for a unique one."""
+    after = tuple(JobId(ids.get(parent, parent)) for parent in new.after)
+    return new if after == new.after else replace(new, after=after)
 
 
 class SharedQueues:

@@ -12,6 +12,7 @@ from drumbeat.pool.validation import check_duration, check_time
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler, describe
 from drumbeat.pool.worker.task_call import TaskFunction
+from drumbeat.tasks.flow import TaskJob, output_ids, output_jobs, with_outputs
 from drumbeat.tasks.options import DEFAULT_POOL, PushOptions, TaskOptions, check_unique, template, unique_key
 from drumbeat.tasks.periodic import read_timing
 from drumbeat.tasks.pushed import PushedJob
@@ -94,6 +95,19 @@ class Task(TaskFunction, Generic[P, R]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[P]:
         """Return a call of this task with these arguments, for ``push_many``. Raises InvalidInput like ``push``."""
         return BoundCall(self.task_name, self.payload(args, kwargs))
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> TaskJob[R]:
+        """Return a job that calls the function with these arguments, as part of a workflow: ``fetch.job(url).then(count)``.
+
+        The ``output`` of another job can be an argument. Raises InvalidInput like ``push``.
+        """
+        plain_args, plain_kwargs, outputs = with_outputs(args, kwargs)
+        payload = self.payload(plain_args, plain_kwargs)
+        [new] = self._with_keys([payload], self._template)
+        if outputs and self._unique is not False:
+            raise InvalidInput(f"task {self.task_name}: a unique task cannot get the result of another job as an argument")
+        new = replace(new, payload={**payload, **output_ids(outputs)})
+        return TaskJob(self, self.pool, self._options.get("store"), new, output_jobs(outputs))
 
     def push_many(self, calls: Iterable[BoundCall[P]]) -> list[PushedJob[R]]:
         """Push one job for each call: all of them, or none. ``send_mail.push_many(send_mail.bind(to) for to in addresses)``"""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Job, JobId
+from drumbeat.core.job import IfFailed, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.executors import Executor, ProcessExecutor, executor
-from drumbeat.pool.worker.failures import failure
+from drumbeat.pool.worker.failures import ChildProcessFailure, failure
 from drumbeat.pool.worker.handlers import describe, load
 from drumbeat.pool.worker.options import ExecutorKind
 
@@ -128,3 +128,41 @@ async def test_a_stopped_thread_lingers_until_it_is_over() -> None:
 
     assert (lingering, where.lingering) == (1, 0)
     await where.close()
+
+
+def given_parents(*results: Any) -> JobContext:
+    """The context of a job whose parents had these results."""
+    job = Job(job_id=JobId("child"), pool_id=PoolId("p"), payload=None, if_failed=IfFailed.BLOCK)
+    context = JobContext(job)
+    parents = [
+        Job(job_id=JobId(f"p{n}"), pool_id=PoolId("p"), payload=None, status=JobStatus.DONE, result=result)
+        for n, result in enumerate(results)
+    ]
+
+    async def read(job_id: JobId) -> list[Job]:
+        assert job_id == "child"
+        return parents
+
+    context.read_parents_by(read, asyncio.get_running_loop())
+    return context
+
+
+async def test_handlers_read_parents_wherever_they_run(where: Executor) -> None:
+    assert await where.run(load(f"{HERE}:parents_plain"), given_parents({"a": "ü"}, None)) == [{"a": "ü"}, None]
+    assert await where.run(load(f"{HERE}:parents_async"), given_parents(1)) == [[1, "done", 1.0]]
+    assert await where.run(load(f"{HERE}:parents_plain"), given(None)) == []
+
+
+async def test_a_job_that_left_with_a_question_open_does_not_disturb_the_next(processes: Executor) -> None:
+    for n in range(5):
+        assert await processes.run(load(f"{HERE}:ask_and_leave"), given_parents("earlier")) == "left"
+        assert await processes.run(load(f"{HERE}:parents_plain"), given_parents(n)) == [n]
+
+
+async def test_a_process_is_told_if_the_parents_cannot_be_read(processes: Executor) -> None:
+    job = Job(job_id=JobId("child"), pool_id=PoolId("p"), payload=None, if_failed=IfFailed.BLOCK)
+
+    with pytest.raises(ChildProcessFailure) as failed:
+        await processes.run(load(f"{HERE}:parents_plain"), JobContext(job))
+
+    assert "cannot read the parents of job child" in failure(failed.value).error

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.log_context import CURRENT_JOB
+from drumbeat.pool.worker.outputs import filled_in, has_outputs
 from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
@@ -141,10 +142,19 @@ class AttemptRunner:
     async def _parents(self, read: ReadParents, job_id: JobId) -> Sequence[Job]:
         return [await self.plugins.opened(parent) for parent in await read(job_id)]
 
+    async def _with_outputs(self, read: ReadParents, job: Job) -> Job:
+        """Return a job with the results of its parents as arguments. Raises LargeValueError if one cannot be read."""
+        results: dict[str, Any] = {}
+        for parent in await read(job.job_id):
+            results[parent.job_id] = await self.plugins.opened_result(parent)
+        return replace(job, payload=filled_in(job.payload, results))
+
     async def _result(self, held: InFlightJob) -> Any:
         handler = handler_for(self.handlers, held.job.type)
         if held.job.if_failed is not None and self.read_parents is not None:
             held.context.read_parents_by(partial(self._parents, self.read_parents), asyncio.get_running_loop())
+            if has_outputs(held.context.payload):
+                held.context.job = await self._with_outputs(self.read_parents, held.context.job)
         held.context.most_bytes = self.plugins.most_bytes
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)

@@ -13,44 +13,59 @@ from datetime import datetime
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
+import msgspec
+
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job
 from drumbeat.pool.payload import as_json
-from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.context import JobContext, JobFailure
 from drumbeat.pool.worker.executors import call
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import load
 from drumbeat.pool.worker.log_context import CURRENT_JOB
+
+Messages = SimpleQueue[dict[str, Any]]
 
 _LENGTH = struct.Struct(">I")
 
 
 def main() -> None:
     """Run the jobs that the worker sends on standard input, until standard input ends."""
-    requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    requests: Messages = SimpleQueue()
+    answers: Messages = SimpleQueue()
     responses = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests, answers), daemon=True).start()
     while True:
-        _write(responses, _work(requests.get(), responses))
+        _write(responses, _work(requests.get(), responses, answers))
 
 
-def _listen(stream: BinaryIO, requests: SimpleQueue[dict[str, Any]]) -> None:
+def _listen(stream: BinaryIO, requests: Messages, answers: Messages) -> None:
     while len(head := stream.read(_LENGTH.size)) == _LENGTH.size:
-        requests.put(json.loads(stream.read(_LENGTH.unpack(head)[0])))
+        message = json.loads(stream.read(_LENGTH.unpack(head)[0]))
+        (requests if "handler" in message else answers).put(message)
     os._exit(0)
 
 
-def _work(request: dict[str, Any], responses: BinaryIO) -> dict[str, Any]:
+def _work(request: dict[str, Any], responses: BinaryIO, answers: Messages) -> dict[str, Any]:
     def report(share: float, note: str | None) -> None:
         _write(responses, {"progress": share, "note": note})
 
     def report_lock(is_locked: bool) -> None:
         _write(responses, {"is_locked": is_locked})
 
+    def ask_parents() -> list[Job]:
+        with _ASKING:  # so that each answer goes to who asked, also if a thread of an earlier job still asks
+            _write(responses, {"asks": "parents"})
+            answer = answers.get()
+        if "error" in answer:
+            raise JobFailure(answer["error"])
+        return msgspec.convert(answer["parents"], list[Job])
+
     deadline = None if request["deadline"] is None else datetime.fromisoformat(request["deadline"])
     context = JobContext(Job(**request["job"]), deadline, report, request["store_url"], report_lock)
     context.headers, context.most_bytes = request["headers"], request["most_bytes"]
+    context.ask_parents_by(ask_parents)
     CURRENT_JOB.set(context)
     try:
         return {"result": as_json(call(load(request["handler"]), context), "result", context.most_bytes)}
@@ -71,6 +86,7 @@ def _write(responses: BinaryIO, message: dict[str, Any]) -> None:
 
 
 _WRITING = threading.Lock()
+_ASKING = threading.Lock()
 
 if __name__ == "__main__":
     try:

@@ -14,6 +14,7 @@ from drumbeat.pool.payload import MOST_BYTES, as_json
 
 Tell = Callable[[float, str | None], None]
 ReadParents = Callable[[JobId], Coroutine[Any, Any, Sequence[Job]]]
+AskParents = Callable[[], Sequence[Job]]
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -57,6 +58,7 @@ class JobContext:
         self.store_url = store_url
         self._tell = tell
         self._read_parents: tuple[ReadParents, asyncio.AbstractEventLoop] | None = None
+        self._ask_parents: AskParents | None = None
         self._on_lock = on_lock
 
     @property
@@ -77,10 +79,11 @@ class JobContext:
         return self.job.payload
 
     async def parents(self) -> Sequence[Job]:
-        """Return the jobs that this job waited for, in the order of pushing, with their results. Raises InvalidInput in a
-        handler that runs in a child process."""
+        """Return the jobs that this job waited for, in the order of pushing, with their results."""
         if self.job.if_failed is None:
             return ()
+        if self._ask_parents is not None:
+            return await asyncio.to_thread(self._ask_parents)
         read, loop = self._parent_reader()
         if asyncio.get_running_loop() is loop:
             return await read(self.job_id)
@@ -90,6 +93,8 @@ class JobContext:
         """Like ``parents``, for a handler that is a plain function: it runs in a thread, which waits for the answer."""
         if self.job.if_failed is None:
             return ()
+        if self._ask_parents is not None:
+            return self._ask_parents()
         read, loop = self._parent_reader()
         return asyncio.run_coroutine_threadsafe(read(self.job_id), loop).result()
 
@@ -97,9 +102,13 @@ class JobContext:
         """Set the coroutine function that reads a job's parents, and the event loop on which it must run."""
         self._read_parents = (read, loop)
 
+    def ask_parents_by(self, ask: AskParents) -> None:
+        """Set a function that reads the job's parents and may block, for a process without a store."""
+        self._ask_parents = ask
+
     def _parent_reader(self) -> tuple[ReadParents, asyncio.AbstractEventLoop]:
         if self._read_parents is None:
-            raise InvalidInput("a handler in a child process cannot read parents; use the executor async or threads")
+            raise InvalidInput("the parents of this job cannot be read here: its worker has no access to the store")
         return self._read_parents
 
     def progress(self, share: float, note: object = None) -> None:

@@ -9,6 +9,8 @@ from asyncio.subprocess import PIPE, Process
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.failures import ChildProcessFailure, HandlerFailure
 
@@ -57,7 +59,9 @@ async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
     try:
         await _send(process, _request(handler, context))
         while not _ENDS & (message := await _receive(process)).keys():
-            if "is_locked" in message:
+            if "asks" in message:
+                await _send(process, await _parents(context))
+            elif "is_locked" in message:
                 context.note_lock(message["is_locked"])
             else:
                 context.progress(message["progress"], message["note"])
@@ -70,6 +74,14 @@ async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
         wait = None if failed["retry_in"] is None else timedelta(seconds=failed["retry_in"])
         raise ChildProcessFailure(HandlerFailure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
     return message["result"]
+
+
+async def _parents(context: JobContext) -> dict[str, Any]:
+    """Return the answer to a handler that asks for the parents of its job."""
+    try:
+        return {"parents": msgspec.to_builtins(list(await context.parents()))}
+    except Exception as exc:
+        return {"error": f"cannot read the parents of job {context.job_id}: {exc}"}
 
 
 def _request(handler: str, context: JobContext) -> dict[str, Any]:

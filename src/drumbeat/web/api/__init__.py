@@ -20,6 +20,7 @@ from drumbeat.web.api import (
     streams,
     templates,
     triggers,
+    workflows,
 )
 
 ROUTERS: Sequence[APIRouter] = (
@@ -36,6 +37,7 @@ ROUTERS: Sequence[APIRouter] = (
     jobs.router,
     schedules.router,
     operations.router,
+    workflows.router,
     fleet.router,
     triggers.router,
 )

@@ -130,6 +130,14 @@ class JobToPush(JobOptions):
     payload: JsonValue
     job_id: Key | None = Field(default=None, description="Pushing this id again has no effect until the job is deleted.")
     unique_key: Key | None = Field(default=None, description="If an unfinished job has this key, its id is returned.")
+    after: Annotated[list[Key], Field(max_length=10_000)] | None = Field(
+        default=None, description="Ids of jobs, in any pool or in this request, that must be done first (parents)."
+    )
+    after_any: bool | None = Field(default=None, description="Wait only until one of the parents is done.")
+    if_failed: IfFailed | None = Field(
+        default=None, description="If a parent is poisoned or cancelled: wait (block), be cancelled (skip) or run."
+    )
+    workflow_id: Key | None = Field(default=None, description="Jobs of one workflow are counted and cancelled together.")
 
 
 class NewJobs(RequestBody):

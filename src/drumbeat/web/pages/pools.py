@@ -7,7 +7,7 @@ from nicegui import ui
 from drumbeat.core.job import format_count
 from drumbeat.core.pool import PoolKind
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages import pools_job, pools_one, pools_operations
+from drumbeat.web.pages import pools_job, pools_one, pools_operations, workflows
 from drumbeat.web.pages.actions import button, notify
 from drumbeat.web.pages.auto_refresh import refresh_every
 from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder
@@ -32,6 +32,7 @@ def add(app: AppState) -> None:
     pools_one.add(app)
     pools_job.add(app)
     pools_operations.add(app)
+    workflows.add(app)
 
     @page(app, "/pools", "Pools")
     async def pools() -> None:

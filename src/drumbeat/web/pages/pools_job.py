@@ -7,9 +7,10 @@ from nicegui import ui
 
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import button, notify
+from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text, badge, text_block
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
+from drumbeat.web.pages.workflows import workflow_url
 
 _ATTEMPTS = (
     TableColumn(name="attempt", read=lambda attempt: attempt.n, number=True),
@@ -52,6 +53,8 @@ def add(app: AppState) -> None:
             ui.space()
             _buttons(app, job)
         await _explanation(app, job)
+        if job.workflow_id is not None:
+            ui.link(f"Workflow {job.workflow_id}", workflow_url(job.workflow_id))
         _facts(job)
         heading("Payload", 2)
         text_block(_json(job.payload), "Payload")
@@ -73,10 +76,23 @@ def _buttons(app: AppState, job: Job) -> None:
         await pool.cancel(job.job_id)
         ui.navigate.reload()
 
+    async def requeue_subtree() -> None:
+        notify(f"Requeued {len(await pool.requeue_subtree(job.job_id))} jobs.")
+        ui.navigate.reload()
+
+    async def cancel_subtree() -> None:
+        if await confirm("Cancel this job and all jobs that wait for it, directly or through other jobs?", "Cancel all"):
+            await pool.cancel_subtree(job.job_id)
+            ui.navigate.reload()
+
     if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
         button("Requeue", requeue, icon="replay")
+        if job.has_children:
+            button("Requeue with jobs below", requeue_subtree, icon="replay")
     if job.status in UNFINISHED:
         button("Cancel job", cancel, icon="block", danger=True)
+    if job.has_children:
+        button("Cancel with jobs below", cancel_subtree, icon="block", danger=True)
 
 
 async def _explanation(app: AppState, job: Job) -> None:

@@ -35,6 +35,7 @@ from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, pool_summa
 from drumbeat.web.pages.pools_operations import links
 from drumbeat.web.pages.pools_push import push_form
 from drumbeat.web.pages.pools_schedules import SchedulePanel
+from drumbeat.web.pages.workflows import workflow_url
 
 PAGE = 25
 _CHART_SPAN = timedelta(hours=1)
@@ -189,6 +190,12 @@ _JOBS = (
     *JOB_COLUMNS,
     TableColumn(name="attempts", read=lambda job: job.attempts, number=True),
     TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
+    TableColumn(
+        name="workflow",
+        loose=True,
+        read=lambda job: job.workflow_id,
+        href=lambda job: None if job.workflow_id is None else workflow_url(job.workflow_id),
+    ),
     TableColumn(name="payload", loose=True, read=lambda job: short(job.payload, 40)),
     TableColumn(name="error", loose=True, read=lambda job: short(job.last_error, 40) if job.last_error else None),
 )
