@@ -20,11 +20,15 @@ _MODULES = {
     "Pool": "drumbeat.pool.service",
     "PushCall": "drumbeat.pool.middleware",
     "RateLimit": "drumbeat.core.job",
+    "StepFailed": "drumbeat.pool.worker.steps",
     "connect": "drumbeat.client",
     "connect_blocking": "drumbeat.client",
     "PushedJob": "drumbeat.tasks.pushed",
     "Task": "drumbeat.tasks.task",
+    "sleep": "drumbeat.pool.worker.durable",
+    "step": "drumbeat.pool.worker.durable",
     "task": "drumbeat.tasks.task",
+    "wait_for": "drumbeat.pool.worker.durable",
 }
 
 _RENAMED = {"PoolDesk": "Pool"}  #: earlier names, accepted for one release

@@ -15,6 +15,8 @@ from drumbeat.client import (
     connect as connect,
     connect_blocking as connect_blocking,
 )
+from drumbeat.pool.worker.durable import sleep as sleep, step as step, wait_for as wait_for
+from drumbeat.pool.worker.steps import StepFailed as StepFailed
 from drumbeat.tasks.pushed import PushedJob as PushedJob
 from drumbeat.tasks.task import Task as Task, task as task
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
+from drumbeat.core.errors import Refused
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobStatus
 
 _NO_HOLDER: Mapping[str, Any] = {
     "lease_owner": None,
@@ -31,6 +32,10 @@ def apply_outcome(job: Job, verdict: JobOutcome, now: datetime) -> Job:
             return apply_worker_loss(job, verdict.error, now, in_company=False)
         case AttemptOutcome.RELEASED:
             return _given_back(replace(job, attempts=job.attempts - (job.begun_at is not None)), now, now)
+        case AttemptOutcome.SUSPENDED:
+            has_missed = verdict.seen_events is not None and job.events_sent > verdict.seen_events
+            kept = replace(job, attempts=job.attempts - (job.begun_at is not None))
+            return _given_back(kept, now if has_missed else now + verdict.retry_in, now)
         case AttemptOutcome.CANCELLED:
             return _ended(replace(job, last_error=verdict.error or job.last_error), JobStatus.CANCELLED, now)
 
@@ -55,6 +60,10 @@ def lost_attempt_outcome(job: Job, error: str, others: int) -> tuple[AttemptOutc
         also = "another job" if others == 1 else f"{others} other jobs"
         return AttemptOutcome.CRASHED, f"{error}; {also} ran on this worker too, so it is unknown which job was the cause"
     return AttemptOutcome.CRASHED, error
+
+
+def ended_job(job_id: JobId, status: JobStatus) -> Refused:
+    return Refused(f"expected a job that has not ended, got job {job_id}, which is {status}; it receives no events any more")
 
 
 def _given_back(job: Job, due: datetime, now: datetime) -> Job:
