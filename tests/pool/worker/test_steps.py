@@ -10,7 +10,7 @@ import pytest
 
 import drumbeat.testing
 from drumbeat import JobContext, JobFailure, StepFailed, sleep, step, wait_for
-from drumbeat.core.errors import AlreadyExists, InvalidInput, Refused
+from drumbeat.core.errors import AlreadyExists, InvalidInput, Refused, StoreUnavailable
 from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.core.job_step import StepKind
 from drumbeat.pool.worker.options import ExecutorKind, Mode
@@ -395,15 +395,52 @@ async def test_steps_of_many_jobs_are_written_together(shop: Shop, monkeypatch: 
     assert (sum(batches), len(batches) < 20) == (200, True)
 
 
-async def test_an_outage_of_the_store_delays_a_step_and_loses_nothing(shop: Shop, shelf: Shelf) -> None:
+async def test_a_lost_answer_of_the_store_delays_a_step_and_loses_nothing(
+    shop: Shop, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["lost", "refused", "given"])
+    record = shop.store.job_steps.record
+
+    async def unsure(holder: Any, steps: Any) -> Any:
+        answer = next(answers)
+        stale = await record(holder, steps) if answer != "refused" else ()
+        if answer != "given":
+            raise StoreUnavailable("the connection was lost")
+        return stale
+
     async def order() -> str:
-        shop.store.fail_next(3, kept=True)
         return await step(shelf.send)
 
+    monkeypatch.setattr(shop.store.job_steps, "record", unsure)
     job_id = await shop.desk.push(None)
     await shop.work(shop.workload(order, mode=Mode.DRAIN))
 
     assert ((await shop.job(job_id)).result, shelf.calls) == ("sent", ["send"])
+    assert len(await shop.desk.steps(job_id)) == 1
+
+
+async def test_a_step_that_the_store_refuses_fails_only_its_own_attempt(
+    shop: Shop, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = shop.store.job_steps.record
+
+    async def refusing(holder: Any, steps: Any) -> Any:
+        if any(new.step.result == "bad" for new in steps):
+            raise InvalidInput("cannot store bad")
+        return await record(holder, steps)
+
+    async def echo(word: str) -> str:
+        return word
+
+    async def order(word: str) -> str:
+        return await step(echo, word)
+
+    monkeypatch.setattr(shop.store.job_steps, "record", refusing)
+    good, bad = await shop.desk.push_many(["good", "bad"])
+    await shop.work(shop.workload(order, mode=Mode.DRAIN, concurrency=2))
+
+    assert [(await shop.job(each)).status for each in (good, bad)] == [JobStatus.DONE, JobStatus.POISONED]
+    assert (await shop.job(bad)).last_error == "cannot store bad"
 
 
 @pytest.mark.parametrize("executor", [ExecutorKind.ASYNC, ExecutorKind.THREADS])
