@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome
 from drumbeat.core.job_step import JobStep, NewStep, StepKind
-from drumbeat.core.plain import short_repr
+from drumbeat.core.plain import short_repr, time_span
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.typed_values import converter
 
@@ -146,8 +146,7 @@ class AttemptSteps:
         if (event := self._events.get(called)) is not None:
             return await self._finish_event(step, event.result, None)
         if until is not None and now >= until:
-            waited = (until - started).total_seconds()
-            return await self._finish_event(step, None, f"no event {called!r} was sent within {waited:g} s")
+            return await self._finish_event(step, None, f"no event {called!r} was sent within {time_span(until - started)}")
         if known is None:
             await self._write(step)
         left = LONGEST_WAIT if until is None else until - now
