@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import Refused
@@ -33,11 +33,17 @@ def apply_outcome(job: Job, verdict: JobOutcome, now: datetime) -> Job:
         case AttemptOutcome.RELEASED:
             return _given_back(replace(job, attempts=job.attempts - (job.begun_at is not None)), now, now)
         case AttemptOutcome.SUSPENDED:
-            has_missed = verdict.seen_events is not None and job.events_sent > verdict.seen_events
-            kept = replace(job, attempts=job.attempts - (job.begun_at is not None))
-            return _given_back(kept, now if has_missed else now + verdict.retry_in, now)
+            return _suspended(job, verdict, now)
         case AttemptOutcome.CANCELLED:
             return _ended(replace(job, last_error=verdict.error or job.last_error), JobStatus.CANCELLED, now)
+
+
+def _suspended(job: Job, verdict: JobOutcome, now: datetime) -> Job:
+    """Return a job that sleeps or waits for an event. If an event came that its attempt did not know of, it goes on at once."""
+    has_missed = verdict.seen_events is not None and job.events_sent > verdict.seen_events
+    wait = timedelta() if has_missed else verdict.retry_in
+    kept = replace(job, attempts=job.attempts - (job.begun_at is not None))
+    return _given_back(kept, now + wait, now)
 
 
 def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:

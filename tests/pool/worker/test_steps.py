@@ -281,7 +281,7 @@ async def test_a_wait_that_takes_too_long_raises_and_can_be_repeated(pool: TestP
     ran = await pool.run_until_empty(order)
 
     assert [each.outcome for each in ran] == [SUSPENDED, SUSPENDED, DONE]
-    assert ran[-1].result == "no event 'approval' was sent within 86400 s; no event 'approval' was sent within 60 s"
+    assert ran[-1].result == "no event 'approval' was sent within 24 h; no event 'approval' was sent within 60.0 s"
     assert pool.clock.now() == before + DAY + seconds(60)
 
 
@@ -356,21 +356,24 @@ async def test_a_worker_that_died_leaves_its_finished_steps_to_the_next(shop: Sh
 
 
 async def test_a_step_of_a_job_that_was_taken_away_is_not_recorded_and_stops_the_handler(shop: Shop, shelf: Shelf) -> None:
-    stopped = asyncio.Event()
+    ended, ends = asyncio.Event(), list[str]()
 
-    async def order(context: JobContext) -> None:
+    async def order() -> None:
         await shop.store.queue.release(me("w1"), "it seems dead")
         try:
             await step(shelf.charge, 1)
+            ends.append("went on")
         except asyncio.CancelledError:
-            stopped.set()
+            ends.append("stopped")
             raise
+        finally:
+            ended.set()
 
     job_id = await shop.desk.push(None, max_crashes=1)
     async with shop.working(shop.workload(order, worker_id="w1"), "w1"):
-        await stopped.wait()
+        await ended.wait()
 
-    assert (await shop.desk.steps(job_id), shelf.calls) == ([], ["charge"])
+    assert (ends, await shop.desk.steps(job_id), shelf.calls) == (["stopped"], [], ["charge"])
 
 
 async def test_steps_of_many_jobs_are_written_together(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

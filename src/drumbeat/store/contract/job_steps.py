@@ -299,7 +299,7 @@ class SuspendedJobsContract(Given):
         job = await claimed(store, pool)
         assert (job.has_steps, job.events_sent) == (True, 1)
         [sent] = await store.job_steps.list(job_id)
-        assert (sent.name, sent.result, sent.finished_at) == ("approval", None, sent.started_at)
+        assert (sent.name, sent.result, sent.finished_at is None) == ("approval", None, False)
 
     async def test_an_event_does_not_shorten_the_delay_of_a_job_that_does_not_wait(self, store: Store, pool: PoolRow) -> None:
         [job_id] = await pushed(store, pool, 1, delay=MINUTE)
