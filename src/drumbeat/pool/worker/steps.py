@@ -112,8 +112,7 @@ class AttemptSteps:
         except Exception as exc:
             self._note_failure(position, called, started, exc)
         result = as_json(value, f"the result of step {called!r}")
-        step = JobStep(position=position, name=called, kind=StepKind.STEP, result=result, started_at=started)
-        await self._write(replace(step, finished_at=self._now()))
+        await self._write(_ended_step(position, called, started, self._now(), result=result))
         return value
 
     async def sleep(self, duration: timedelta | float) -> None:
@@ -190,8 +189,7 @@ class AttemptSteps:
 
     def _note_failure(self, position: int, name: str, started: datetime, exc: Exception) -> NoReturn:
         error = f"{type(exc).__name__}: {exc}"
-        failed = JobStep(position=position, name=name, kind=StepKind.STEP, error=error, started_at=started)
-        self._failed[position] = replace(failed, finished_at=self._now())
+        self._failed[position] = _ended_step(position, name, started, self._now(), error=error)
         raise StepFailed(name, error) from exc
 
     def _suspended(self, why: str, wait: timedelta, seen_events: int | None = None) -> JobSuspended:
@@ -208,6 +206,15 @@ class AttemptSteps:
         if asyncio.get_running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+def _ended_step(
+    position: int, name: str, started: datetime, finished: datetime, *, result: Any = None, error: str | None = None
+) -> JobStep:
+    kind = StepKind.STEP
+    return JobStep(
+        position=position, name=name, kind=kind, result=result, error=error, started_at=started, finished_at=finished
+    )
 
 
 def _checked_name(name: Any) -> str:
