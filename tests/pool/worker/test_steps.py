@@ -314,6 +314,29 @@ async def test_steps_may_run_at_the_same_time(pool: TestPool, shelf: Shelf) -> N
     assert sorted(shelf.calls) == ["charge", "pack", "send"]
 
 
+async def test_steps_that_run_beside_a_sleep_are_finished_before_the_job_is_suspended(pool: TestPool, shelf: Shelf) -> None:
+    go = asyncio.Event()
+
+    async def slow() -> str:
+        await go.wait()
+        return await shelf.send()
+
+    async def nap(duration: timedelta) -> None:
+        asyncio.get_running_loop().call_soon(go.set)
+        await sleep(duration)
+
+    async def order() -> list[Any]:
+        return [*await asyncio.gather(step(slow, name="slow"), nap(2 * DAY), nap(DAY), wait_for("never", timeout=3 * DAY))]
+
+    job_id = await pool.push(None, max_attempts=1)
+    ran = await pool.run_until_empty(order)
+
+    assert [each.outcome for each in ran] == [SUSPENDED] * 3 + [FAILED]
+    assert shelf.calls == ["send"]
+    assert [each.kind for each in await pool.steps(job_id)] == ["step", "sleep", "sleep", "event"]
+    assert (ran[-1].error or "").startswith("TimeoutError: no event 'never' was sent within 3 days")
+
+
 async def test_a_handler_that_goes_on_after_a_suspension_is_suspended_all_the_same(pool: TestPool) -> None:
     async def order() -> str:
         try:

@@ -68,6 +68,11 @@ class Suspension:
     wait: timedelta
     seen_events: int | None = None  #: how many events the attempt knew of; None: it sleeps, whatever events come
 
+    def or_earlier(self, other: "Suspension") -> "Suspension":
+        """Return what ends both: the earlier moment, or an event if either waits for one."""
+        seen = other.seen_events if self.seen_events is None else self.seen_events
+        return Suspension(why=f"{self.why}, or {other.why}", wait=min(self.wait, other.wait), seen_events=seen)
+
     def outcome(self, job: Job) -> JobOutcome:
         return JobOutcome(
             token=job.token,
@@ -94,6 +99,9 @@ class AttemptSteps:
         self._received: set[str] = set()  #: the events that this attempt has received
         self._last = 0  #: the position of the last step that was begun
         self._failed: dict[int, JobStep] = {}  #: failed steps, which are recorded if the handler goes on
+        self._running = 0  #: steps that run now
+        self._until_idle: list[asyncio.Event] = []  #: set when no step runs any more
+        self._suspended: set[object] = set()  #: the tasks of the handler that sleep or wait for an event
 
     async def run(self, name: str | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function as the next step and record its result; if it is recorded already, only return the result.
@@ -106,13 +114,25 @@ class AttemptSteps:
             raise StepFailed(called, known.error)
         if known is not None:
             return _typed(function, known.result)
+        self._running += 1
+        try:
+            return await self._run(position, called, function, args, kwargs)
+        finally:
+            self._running -= 1
+            if not self._running:
+                for each in self._until_idle:
+                    each.set()
+
+    async def _run(
+        self, position: int, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         started = self._now()
         try:
-            value = await _call(called, function, args, kwargs)
+            value = await _call(name, function, args, kwargs)
         except Exception as exc:
-            self._note_failure(position, called, started, exc)
-        result = as_json(value, f"the result of step {called!r}")
-        await self._write(_ended_step(position, called, started, self._now(), result=result))
+            self._note_failure(position, name, started, exc)
+        result = as_json(value, f"the result of step {name!r}")
+        await self._write(_ended_step(position, name, started, self._now(), result=result))
         return value
 
     async def sleep(self, duration: timedelta | float) -> None:
@@ -126,7 +146,7 @@ class AttemptSteps:
             await self._write(step)
         left = until - self._now()
         if left > A_MOMENT:
-            raise self._suspended(f"sleeps until {until:%Y-%m-%d %H:%M:%S} UTC", left)
+            await self._suspend(Suspension(why=f"sleeps until {until:%Y-%m-%d %H:%M:%S} UTC", wait=left))
         if left > timedelta():
             await self._on_loop(self._store.sleep(left))
 
@@ -149,7 +169,7 @@ class AttemptSteps:
         if known is None:
             await self._write(step)
         left = LONGEST_WAIT if until is None else until - now
-        raise self._suspended(f"waits for event {called!r}", left, len(self._events))
+        return await self._suspend(Suspension(why=f"waits for event {called!r}", wait=left, seen_events=len(self._events)))
 
     async def _finish_event(self, step: JobStep, value: Any, error: str | None) -> Any:
         if error is None and step.name in self._received:
@@ -169,7 +189,7 @@ class AttemptSteps:
 
     def _begin(self, kind: StepKind, name: str) -> tuple[JobStep | None, int]:
         """Return what is recorded of the next step, and its position. Raises InvalidInput if it is another step."""
-        if self.suspension is not None:
+        if self.suspension is not None and (kind is StepKind.STEP or _current_task() in self._suspended):
             raise JobSuspended
         if (outer := _IN_STEP.get()) is not None:
             raise InvalidInput(
@@ -192,9 +212,14 @@ class AttemptSteps:
         self._failed[position] = _ended_step(position, name, started, self._now(), error=error)
         raise StepFailed(name, error) from exc
 
-    def _suspended(self, why: str, wait: timedelta, seen_events: int | None = None) -> JobSuspended:
-        self.suspension = Suspension(why=why, wait=wait, seen_events=seen_events)
-        return JobSuspended()
+    async def _suspend(self, suspension: Suspension) -> NoReturn:
+        """End the attempt, but first let the steps finish that run at the same time, in other tasks of the handler."""
+        self.suspension = suspension if self.suspension is None else self.suspension.or_earlier(suspension)
+        self._suspended.add(_current_task())
+        if self._running:
+            self._until_idle.append(asyncio.Event())
+            await self._until_idle[-1].wait()
+        raise JobSuspended
 
     async def _write(self, step: JobStep) -> None:
         await self._on_loop(self._store.write(NewStep(token=self._job.token, step=step)))
@@ -242,6 +267,10 @@ async def _call(name: str, function: Callable[..., Any], args: tuple[Any, ...], 
         return await value if inspect.isawaitable(value) else value
     finally:
         _IN_STEP.reset(outer)
+
+
+def _current_task() -> object:
+    return asyncio.current_task() if _has_loop() else None
 
 
 def _has_loop() -> bool:
