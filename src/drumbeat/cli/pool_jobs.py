@@ -15,7 +15,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import UNFINISHED, Attempt, JobCounts, format_count
 from drumbeat.core.job_step import JobStep
-from drumbeat.core.pool import PoolKind, PoolRow
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import WorkerId
 
 app = typer.Typer()
@@ -165,7 +165,12 @@ def send(
         parsed = json.loads(value)
     except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"expected the value as JSON, got {value!r}: {exc}; put quotes around text: '\"yes\"'") from exc
-    with_control_plane(store, lambda plane: plane.pool(pool).send_event(job, event, parsed))
+
+    async def send_and_wake(plane: ControlPlane) -> None:
+        await plane.pool(pool).send_event(job, event, parsed)
+        await plane.work_added(PoolId(pool))
+
+    with_control_plane(store, send_and_wake)
     say(f"sent event {event!r} to job {job}")
 
 

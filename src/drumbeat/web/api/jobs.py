@@ -105,9 +105,10 @@ async def show_job(pool_id: Id, job_id: Id, plane: Plane) -> WholeJob:
 
 
 @router.post(f"{_JOB}/events", status_code=204, operation_id="send_event", responses=problems(404, 409))
-async def send_event(pool_id: Id, job_id: Id, body: EventToSend, plane: Plane) -> None:
+async def send_event(pool_id: Id, job_id: Id, body: EventToSend, state: State) -> None:
     """Send an event to a job. It is kept until the job waits for it. Of two events of one name, the first counts."""
-    await plane.pool(pool_id).send_event(job_id, body.name, body.value)
+    await state.plane.pool(pool_id).send_event(job_id, body.name, body.value)
+    await state.work_added(pool_id)
 
 
 @router.get(f"{_JOB}/explain", operation_id="explain_job", responses=problems(404))
