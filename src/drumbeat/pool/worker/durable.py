@@ -1,6 +1,6 @@
 """Durable steps in the code of a handler or task: ``step``, ``sleep`` and ``wait_for``."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 @overload
-async def step(function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+async def step(function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 @overload
@@ -21,7 +21,7 @@ async def step(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -
 
 
 @overload
-async def step(function: Callable[..., Awaitable[R]], /, *args: Any, name: str, **kwargs: Any) -> R: ...
+async def step(function: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, name: str, **kwargs: Any) -> R: ...
 
 
 @overload
