@@ -13,14 +13,6 @@ R = TypeVar("R")
 
 
 @overload
-async def step(function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-
-@overload
-async def step(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-
-@overload
 async def step(function: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, name: str, **kwargs: Any) -> R: ...
 
 
@@ -28,7 +20,15 @@ async def step(function: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, n
 async def step(function: Callable[..., R], /, *args: Any, name: str, **kwargs: Any) -> R: ...
 
 
-async def step(function: Callable[..., Any], /, *args: Any, name: str | None = None, **kwargs: Any) -> Any:
+@overload
+async def step(function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+@overload
+async def step(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+async def step(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Run a function as a durable step of the current job, and keep its result. After a crash, the job goes on behind its last
     finished step: this returns the kept result and does not call the function again.
 
@@ -37,7 +37,7 @@ async def step(function: Callable[..., Any], /, *args: Any, name: str | None = N
 
     Raises StepFailed if the function raises; InvalidInput outside of a job, or if an earlier attempt ran another step here.
     """
-    return await _current().step(function, *args, name=name, **kwargs)
+    return await _current().step(function, *args, **kwargs)
 
 
 async def sleep(duration: timedelta | float) -> None:

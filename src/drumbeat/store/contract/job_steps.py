@@ -19,7 +19,12 @@ from drumbeat.store.interface import Store
 async def step_of(store: Store, job: Job, position: int, **fields: Any) -> NewStep:
     """Build a finished step of a claimed job, with the times of the store's clock."""
     now = await store.now()
-    given = {"name": f"step-{position}", "kind": StepKind.STEP, "started_at": now - SECOND, "finished_at": now} | fields
+    given: dict[str, Any] = {
+        "name": f"step-{position}",
+        "kind": StepKind.STEP,
+        "started_at": now - SECOND,
+        "finished_at": now,
+    } | fields
     return NewStep(token=job.token, step=JobStep(position=position, epoch=job.lease_epoch, **given))
 
 
@@ -199,7 +204,8 @@ class SuspendedJobsContract(Given):
             row = await suspended(store, pool, job, timedelta())
 
             assert (row.attempts, row.failures, row.crashes, row.last_error) == (0, 0, 0, None)
-        outcomes = [attempt.outcome for attempt in await store.jobs.attempts(row.job_id)]
+        [found] = await store.jobs.list(pool.pool_id)
+        outcomes = [attempt.outcome for attempt in await store.jobs.attempts(found.job_id)]
         assert outcomes == [AttemptOutcome.SUSPENDED] * 3
 
     async def test_only_the_worker_that_holds_the_job_suspends_it(self, store: Store, pool: PoolRow) -> None:
