@@ -21,6 +21,7 @@ _MODULES = {
     "Pool": "drumbeat.pool.service",
     "PushCall": "drumbeat.pool.middleware",
     "RateLimit": "drumbeat.core.job",
+    "StepFailed": "drumbeat.pool.worker.steps",
     "connect": "drumbeat.client",
     "connect_blocking": "drumbeat.client",
     "new_job": "drumbeat.client",
@@ -31,7 +32,10 @@ _MODULES = {
     "Workflow": "drumbeat.tasks.flow",
     "chain": "drumbeat.tasks.flow",
     "group": "drumbeat.tasks.flow",
+    "sleep": "drumbeat.pool.worker.durable",
+    "step": "drumbeat.pool.worker.durable",
     "task": "drumbeat.tasks.task",
+    "wait_for": "drumbeat.pool.worker.durable",
 }
 
 _RENAMED = {"PoolDesk": "Pool"}  #: earlier names, accepted for one release

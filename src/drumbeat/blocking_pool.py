@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, Unpack
 
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob
+from drumbeat.core.job_step import JobStep
 from drumbeat.core.pool import PoolId, PoolRow, Thresholds
 from drumbeat.pool.bulk import BulkResult
 from drumbeat.pool.error_groups import ErrorGroups
@@ -186,6 +187,10 @@ class BlockingPool(BlockingPoolOperations, BlockingPoolWorkflows, Protocol):
     def job(self, job_id: str) -> Job: ...
 
     def attempts(self, job_id: str) -> Sequence[Attempt]: ...
+
+    def steps(self, job_id: str) -> Sequence[JobStep]: ...
+
+    def send_event(self, job_id: str, name: str, value: object = None) -> None: ...
 
     def list(self, **filters: Unpack[JobFilters]) -> Sequence[Job]: ...
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobStatus
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, JobStatus
+from drumbeat.core.job_step import JobStep, NewStep
+from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.pool.own_transaction import stale_write
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.schedules.tick_pusher import TickPusher
 from drumbeat.pool.service import FOREVER, Pool
@@ -22,6 +24,7 @@ from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler, handlers_of
 from drumbeat.pool.worker.in_flight import InFlightJob
+from drumbeat.pool.worker.steps import JobSuspended
 from drumbeat.store.interface import ClaimRequest, Store
 from drumbeat.store.memory import MemoryStore
 from drumbeat.tasks.immediate import ImmediateQueue
@@ -33,6 +36,7 @@ Function = Callable[..., Any]
 _WORKER = WorkerId("test-worker")
 _LEASE = timedelta(days=365)
 _PAGE = 10_000  #: jobs per read
+_ENDLESS = LONGEST_WAIT / 2  #: a job that is delayed for longer waits for an event without a timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +102,8 @@ class TestPool(Pool):
 
         The clock is moved past everything that delays a job: a delay, a retry, a group's rate limit, a pause with an end.
         Jobs stay if they can never be claimed: if the pool is paused without an end, if they need a capability that is not in
-        ``capabilities``, or if no handler takes their type. The clock stands still while a handler runs, so a job times out
-        only if its handler moves the clock.
+        ``capabilities``, if no handler takes their type, or if they wait for an event without a timeout. The clock stands still
+        while a handler runs, so a job times out only if its handler moves the clock.
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
         attempts = AttemptRunner(
@@ -108,6 +112,7 @@ class TestPool(Pool):
             clock=self.clock,
             chance=lambda: 0.5,
             read_parents=self._parents,
+            steps=_Steps(self.store, self.clock, self._holder(_WORKER)),
             plugins=self._plugins,
         )
         ran: list[Ran] = []
@@ -123,7 +128,7 @@ class TestPool(Pool):
         return await self.store.jobs.parents(job_id)
 
     async def _run(self, attempts: AttemptRunner, job: Job) -> Ran:
-        verdict = await attempts.verdict(InFlightJob(job=job, token=job.token))
+        verdict = await attempts.verdict(InFlightJob(job=job, token=job.token, claimed=self.clock.elapsed()))
         await self.store.queue.settle(self._holder(_WORKER), [verdict])
         return _ran(job, verdict)
 
@@ -153,6 +158,7 @@ class TestPool(Pool):
             return paused_until - now if paused_until < FOREVER else None
         pending = await self._pending()
         waits = [job.not_before - now for job in pending if job.not_before is not None and job.not_before > now]
+        waits = [wait for wait in waits if wait < _ENDLESS]
         rates = {job.group_rate for job in pending if job.group_rate is not None}
         waits += [rate.per / rate.count for rate in rates if waited < rate.per * 2]
         return min(waits, default=None)
@@ -180,11 +186,35 @@ class _Inline:
         try:
             result = handler.invoke(context)
             return await result if handler.is_async else result
-        except (SystemExit, KeyboardInterrupt) as exc:
+        except (SystemExit, KeyboardInterrupt, JobSuspended) as exc:
             raise RuntimeError(f"the handler raised {type(exc).__name__}: {exc}") from exc
 
     async def close(self) -> None:
         await asyncio.sleep(0)
+
+
+class _Steps:
+    """Records the steps of jobs, one at a time."""
+
+    def __init__(self, store: Store, clock: ManualClock, holder: Holder) -> None:
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._later: list[NewStep] = []
+
+    async def read(self, job_id: JobId) -> Sequence[JobStep]:
+        return await self._store.job_steps.list(job_id)
+
+    async def write(self, new: NewStep) -> None:
+        later, self._later = self._later, []
+        if await self._store.job_steps.record(self._holder, [*later, new]):
+            raise stale_write(new.token)
+
+    def write_later(self, new: NewStep) -> None:
+        self._later.append(new)
+
+    async def sleep(self, duration: timedelta) -> None:
+        await self._clock.advance(duration)
 
 
 def _ran(job: Job, verdict: JobOutcome) -> Ran:

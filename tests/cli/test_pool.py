@@ -221,6 +221,23 @@ def test_a_job_is_shown_explained_cancelled_and_requeued(url: str) -> None:
     assert (cancelled[0]["status"], requeued) == ("cancelled", [job_id])
 
 
+def test_an_event_is_sent_shown_and_refused_the_second_time(url: str) -> None:
+    (job_id,) = pushed(url, 1)
+
+    sent = invoke("pool", "send", "p", job_id, "approval", '{"by": "Ada"}', store=url).output
+    with pytest.raises(AlreadyExists, match=f"event 'approval' was sent to job {job_id} before; the first one counts"):
+        invoke("pool", "send", "p", job_id, "approval", store=url)
+    with pytest.raises(InvalidInput, match="expected the value as JSON, got 'yes'"):
+        invoke("pool", "send", "p", job_id, "other", "yes", store=url)
+    shown = told(url, "show", "p", job_id)
+    explained = invoke("pool", "explain", "p", job_id, store=url).output
+
+    assert sent == f"sent event 'approval' to job {job_id}\n"
+    assert [(step["name"], step["kind"], step["result"]) for step in shown["steps"]] == [("approval", "sent", {"by": "Ada"})]
+    assert "event 'approval' was sent at" in explained
+    assert "approval" in invoke("pool", "show", "p", job_id, store=url).output
+
+
 def test_ended_jobs_are_pruned_by_age(url: str) -> None:
     (job_id,) = pushed(url, 1)
     invoke("pool", "cancel", "p", job_id, store=url)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus, RateLimit
+from drumbeat.core.job_step import JobStep, StepKind
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.pool.explain import ExplainInputs, ReasonCode, explain
@@ -43,6 +44,19 @@ def facts(its: Job, *workers: Worker, **more: Any) -> ExplainInputs:
     return ExplainInputs(**{"now": NOW, "pool": HOME, "job": its, "workers": workers, **more})
 
 
+DONE_STEP = JobStep(
+    position=1, name="charge", kind=StepKind.STEP, result={"charged": 7}, started_at=NOW, finished_at=NOW + seconds(1.5)
+)
+
+
+def sleep_until(moment: datetime) -> JobStep:
+    return JobStep(position=2, name="sleep", kind=StepKind.SLEEP, started_at=NOW, finished_at=moment, until=moment)
+
+
+def awaited(name: str, until: datetime | None = None, position: int = 2) -> JobStep:
+    return JobStep(position=position, name=name, kind=StepKind.EVENT, started_at=NOW, until=until)
+
+
 FULL = {"group": "site", "group_limit": 2}
 RATED = {"group": "site", "group_rate": RateLimit(count=3, per=seconds(60))}
 HELD = (JobId("a"), JobId("b"))
@@ -50,6 +64,23 @@ HELD = (JobId("a"), JobId("b"))
 CASES = [
     (facts(job(not_before=LATER), worker("w")), ReasonCode.DELAYED, "delayed until 2026-01-01 12:05:00 UTC, 5 min from now"),
     (facts(job(not_before=LATER, failures=2), worker("w")), ReasonCode.DELAYED, "after 2 failures"),
+    (
+        facts(job(not_before=LATER), worker("w"), steps=(DONE_STEP, sleep_until(LATER))),
+        ReasonCode.SLEEPING,
+        "it sleeps until 2026-01-01 12:05:00 UTC, 5 min from now",
+    ),
+    (facts(job(not_before=LATER, failures=1), worker("w"), steps=(sleep_until(NOW),)), ReasonCode.DELAYED, "after 1 failure"),
+    (
+        facts(job(not_before=LATER), worker("w"), steps=(DONE_STEP, awaited("approval", LATER))),
+        ReasonCode.AWAITS_EVENT,
+        "it waits for event 'approval' until 2026-01-01 12:05:00 UTC; send it with: drumbeat pool send p j approval JSON",
+    ),
+    (
+        facts(job(not_before=LATER), worker("w"), steps=(awaited("a"), awaited("b", position=3))),
+        ReasonCode.AWAITS_EVENT,
+        "it waits for event 'a' or 'b'; send it with",
+    ),
+    (facts(job(), worker("w"), steps=(awaited("approval"),)), ReasonCode.NEXT, "it is next"),
     (facts(job(**FULL), worker("w"), group_held=HELD), ReasonCode.GROUP_FULL, "waits for group 'site': held by a, b, limit 2"),
     (facts(job(**FULL), worker("w"), group_held=HELD[:1]), ReasonCode.NEXT, "it is next"),
     (facts(job(**RATED), worker("w"), group_recent=3), ReasonCode.RATE_LIMITED, "3 claims in 60.0 s, limit 3"),
@@ -122,6 +153,23 @@ def test_every_reason_there_is_is_told_at_once() -> None:
         ReasonCode.GROUP_FULL,
         ReasonCode.NO_WORKERS,
     ]
+
+
+def test_steps_are_told() -> None:
+    received = replace(awaited("approval", position=3), result="yes", finished_at=LATER)
+    failed = replace(DONE_STEP, position=4, name="pack", result=None, error="ValueError: too big")
+    sent = JobStep(position=-1, name="approval", kind=StepKind.SENT, result="yes", started_at=NOW, finished_at=NOW)
+
+    found = explain(facts(job(), steps=(sent, DONE_STEP, sleep_until(LATER), received, failed, awaited("x", position=5))))
+
+    assert found.steps == (
+        "event 'approval' was sent at 2026-01-01 12:00:00 UTC: 'yes'",
+        "step 1 charge: finished at 2026-01-01 12:00:01 UTC in 1.500 s, result {'charged': 7}",
+        "step 2 sleep: since 2026-01-01 12:00:00 UTC until 2026-01-01 12:05:00 UTC",
+        "step 3 event 'approval': finished at 2026-01-01 12:05:00 UTC in 300.000 s, result 'yes'",
+        "step 4 pack: finished at 2026-01-01 12:00:01 UTC in 1.500 s, failed: ValueError: too big",
+        "step 5 waits for event 'x' since 2026-01-01 12:00:00 UTC",
+    )
 
 
 def test_attempts_are_told() -> None:

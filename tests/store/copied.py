@@ -8,6 +8,7 @@ from typing import Any
 from drumbeat.core.answer import RequestAnswer
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.job import AttemptOutcome, RateLimit
+from drumbeat.core.job_step import JobStep, NewStep, StepKind
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.core.run import ExecutionFile
 from drumbeat.core.worker import WorkerId
@@ -73,7 +74,11 @@ async def _furnish_pool(store: Store, home: PoolRow) -> None:
         )
     limits: dict[str, Any] = {"group": "g", "group_limit": 2, "group_rate": RateLimit(count=9, per=HOUR)}
     await pushed(store, home, "limited", "too", priority=9, **limits)
-    await claimed(store, home, lease=HOUR)
+    held = await claimed(store, home, lease=HOUR)
+    now = await store.now()
+    step = JobStep(position=1, name="schön", kind=StepKind.STEP, result=dict(AWKWARD), started_at=now, until=now)
+    await store.job_steps.record(holder(home), [NewStep(token=held.token, step=step)])
+    await store.job_steps.send(held.job_id, "approval", AWKWARD_NUMBERS)
     await pushed(store, home, "later", delay=DAY)
     keyed = await pushed(store, home, "keyed", job_id=f"chosen-{home.pool_id}", unique_key="k")
     await pushed(store, home, "child", after=tuple(keyed), workflow_id="flow")

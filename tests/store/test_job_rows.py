@@ -63,6 +63,8 @@ ROW: dict[str, Any] = {
     "after_any": 1,
     "if_failed": "skip",
     "has_children": 1,
+    "has_steps": 1,
+    "events_sent": 3,
 }
 
 
@@ -112,6 +114,8 @@ def test_every_column_finds_its_field() -> None:
         after_any=True,
         if_failed=IfFailed.SKIP,
         has_children=True,
+        has_steps=True,
+        events_sent=3,
     )
 
     assert job_of((*ROW.values(), "more", "columns")) == expected

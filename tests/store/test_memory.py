@@ -10,6 +10,7 @@ from drumbeat.core.errors import Fenced, NotFound, StoreUnavailable
 from drumbeat.core.event import start
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.contract.job_steps import JobStepsContract
 from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.interface import Store
 from drumbeat.store.memory import MemoryStore
@@ -44,11 +45,15 @@ class TestMemoryWorkflows(WorkflowContract):
     """The reference for jobs that wait for other jobs."""
 
 
+class TestMemoryJobSteps(JobStepsContract):
+    """The reference for the steps of jobs."""
+
+
 def test_no_two_contracts_have_a_test_of_one_name() -> None:
     """Else one would hide the other in the class that inherits both."""
     names = [
         name
-        for whole in (StoreContract, PoolContract, WorkflowContract)
+        for whole in (StoreContract, PoolContract, WorkflowContract, JobStepsContract)
         for part in whole.__mro__
         for name in vars(part)
         if name.startswith("test_")

@@ -16,6 +16,7 @@ from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from drumbeat.store.contract.given import W1, W2, taken
 from drumbeat.store.contract.given_jobs import claiming, pushed
+from drumbeat.store.contract.job_steps import JobStepsContract
 from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.sql.migrate import LATEST
 from drumbeat.store.sql.postgres import PostgresDatabase
@@ -49,6 +50,10 @@ class TestPostgresPool(PoolContract):
 
 class TestPostgresWorkflows(WorkflowContract):
     """Every promise about jobs that wait for other jobs."""
+
+
+class TestPostgresJobSteps(JobStepsContract):
+    """Every promise about the steps of jobs."""
 
 
 async def test_eight_processes_worth_of_migrations_at_once_apply_each_one_once(postgres_url: str) -> None:

@@ -45,6 +45,7 @@ from drumbeat.store.contract.given import (
     taken,
 )
 from drumbeat.store.contract.given_jobs import EVERY, claimed, claiming, holder, pushed, verdict
+from drumbeat.store.contract.job_steps import JobStepsContract
 from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
@@ -216,6 +217,10 @@ class TestRedisQueue(QueueContract, JobsContract):
 
 class TestRedisWorkflows(WorkflowContract):
     """Every promise about jobs that wait for other jobs."""
+
+
+class TestRedisJobSteps(JobStepsContract):
+    """Every promise about the steps of jobs."""
 
 
 async def test_lanes_of_equal_priority_are_claimed_in_the_order_of_pushing(store: Store) -> None:

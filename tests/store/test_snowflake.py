@@ -11,6 +11,7 @@ import snowflake_account
 from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.store import open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.contract.job_steps import JobStepsContract
 from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.sql.snowflake import SnowflakeDatabase
 from drumbeat.store.sql.store import SqlStore
@@ -61,3 +62,7 @@ class TestSnowflakePool(PoolContract):
 
 class TestSnowflakeWorkflows(WorkflowContract):
     """Every promise about jobs that wait for other jobs."""
+
+
+class TestSnowflakeJobSteps(JobStepsContract):
+    """Every promise about the steps of jobs."""

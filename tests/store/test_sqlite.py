@@ -17,6 +17,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.contract.job_steps import JobStepsContract
 from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
@@ -61,6 +62,10 @@ class TestSqlitePool(PoolContract):
 
 class TestSqliteWorkflows(WorkflowContract):
     """Every promise about jobs that wait for other jobs."""
+
+
+class TestSqliteJobSteps(JobStepsContract):
+    """Every promise about the steps of jobs."""
 
 
 async def test_a_refused_write_leaves_its_neighbours_in_the_same_commit_alone(url: str) -> None:

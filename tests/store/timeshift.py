@@ -19,6 +19,7 @@ _TIMES = {
     "jobs": ("lease_until", "not_before", "created_at", "claimed_at", "begun_at", "finished_at"),
     "job_attempts": ("started_at", "ended_at"),
     "group_claims": ("at", "until"),
+    "job_steps": ("started_at", "finished_at", "until"),
     "templates": ("last_used_at", "created_at", "updated_at"),
     "connections": ("created_at", "updated_at"),
     "answers": ("expires_at", "created_at"),

@@ -134,6 +134,7 @@ async def test_a_worker_waits_for_the_transaction_of_a_handler_that_timed_out(in
         claims = Claims(
             queue=store.queue,
             jobs=store.jobs,
+            steps=store.job_steps,
             workers=store.workers,
             leases=store.leases,
             pool_id=pool.pool_id,

@@ -1,5 +1,6 @@
-"""drumbeat pool list, show, explain and prune: jobs of a pool."""
+"""drumbeat pool list, show, explain, send and prune: jobs of a pool."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -13,7 +14,8 @@ from drumbeat.client import Job, JobId, JobStatus
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import UNFINISHED, Attempt, JobCounts, format_count
-from drumbeat.core.pool import PoolKind, PoolRow
+from drumbeat.core.job_step import JobStep
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import WorkerId
 
 app = typer.Typer()
@@ -45,6 +47,15 @@ _ATTEMPT: Columns = {
     "ended": lambda attempt: attempt.ended_at,
     "outcome": lambda attempt: attempt.outcome,
     "error": lambda attempt: _short(attempt.error.splitlines()[0]) if attempt.error else None,
+}
+_STEP: Columns = {
+    "step": lambda step: step.position if step.position > 0 else None,
+    "kind": lambda step: step.kind,
+    "name": lambda step: step.name,
+    "started": lambda step: step.started_at,
+    "finished": lambda step: step.finished_at,
+    "result": lambda step: None if step.result is None else _short(step.result),
+    "error": lambda step: _short(step.error) if step.error else None,
 }
 _POOL: Columns = {
     "pool": lambda row: row[0].pool_id,
@@ -111,20 +122,22 @@ def _list_pools(store: str | None, *, as_json: bool) -> None:
 
 @app.command("show")
 def show_job(pool: PoolArgument, job: JobArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Show a job with its attempts."""
+    """Show a job with its attempts and durable steps."""
 
-    async def read(plane: ControlPlane) -> tuple[Job, Sequence[Attempt]]:
+    async def read(plane: ControlPlane) -> tuple[Job, Sequence[Attempt], Sequence[JobStep]]:
         handle = plane.pool(pool)
-        return await handle.job(job), await handle.attempts(job)
+        return await handle.job(job), await handle.attempts(job), await handle.steps(job)
 
-    found, attempts = with_control_plane(store, read)
+    found, attempts, steps = with_control_plane(store, read)
     if as_json:
-        show_json(asdict(found) | {"attempt_log": list(attempts)})
+        show_json(asdict(found) | {"attempt_log": list(attempts), "steps": list(steps)})
         return
     for name, value in asdict(found).items():
         if value not in (None, "", False):
             say(f"{name}: {text(value)}")
     show(attempts, _ATTEMPT, as_json=False, nothing="no attempts yet")
+    if steps:
+        show(steps, _STEP, as_json=False, nothing="no steps")
 
 
 @app.command()
@@ -135,8 +148,30 @@ def explain(pool: PoolArgument, job: JobArgument, store: StoreOption = None, as_
         show_json({"job_id": found.job_id, "status": found.status, "why": found.why, "reasons": list(found.reasons)})
         return
     say(str(found))
-    for line in found.history:
+    for line in (*found.history, *found.steps):
         say(f"  {line}")
+
+
+@app.command()
+def send(
+    pool: PoolArgument,
+    job: JobArgument,
+    event: Annotated[str, typer.Argument(metavar="NAME", help="Name of the event, as in wait_for(NAME).")],
+    value: Annotated[str, typer.Argument(metavar="[JSON]", help="Value of the event as JSON.")] = "null",
+    store: StoreOption = None,
+) -> None:
+    """Send an event to a job, which its handler gets from wait_for. It is kept until the job waits for it."""
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError) as exc:
+        raise InvalidInput(f"expected the value as JSON, got {value!r}: {exc}; put quotes around text: '\"yes\"'") from exc
+
+    async def send_and_wake(plane: ControlPlane) -> None:
+        await plane.pool(pool).send_event(job, event, parsed)
+        await plane.work_added(PoolId(pool))
+
+    with_control_plane(store, send_and_wake)
+    say(f"sent event {event!r} to job {job}")
 
 
 @app.command()

@@ -34,7 +34,7 @@ class CheckStep:
     host: str | None = None  #: the host that the step was about, if the engine has several
 
 
-class StepFailed(Exception):
+class CheckStepFailed(Exception):
     """A step of a check failed; the message says why."""
 
 
@@ -49,13 +49,13 @@ class StepRunner:
         return StepRunner(self._clock, self._on_step, host)
 
     async def run(self, name: str, work: Callable[[], Awaitable[tuple[T, str]]]) -> T:
-        """Run one step and report it. ``work`` returns a result and a text for the report. Raises StepFailed if it fails."""
+        """Run one step and report it. ``work`` returns a result and a text for the report. Raises CheckStepFailed."""
         began = self._clock.elapsed()
         try:
             result, detail = await work()
-        except (DrumbeatError, StepFailed) as exc:
+        except (DrumbeatError, CheckStepFailed) as exc:
             self.report(name, began, reason_of(exc), ok=False)
-            raise StepFailed(str(exc)) from exc
+            raise CheckStepFailed(str(exc)) from exc
         self.report(name, began, detail, ok=True)
         return result
 

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from drumbeat.composition.base import ControlPlaneBase
-from drumbeat.composition.check_steps import CheckStep as CheckStep, StepFailed, StepRunner
+from drumbeat.composition.check_steps import CheckStep as CheckStep, CheckStepFailed, StepRunner
 from drumbeat.composition.engines import NamedEngine
 from drumbeat.composition.worker_check import WorkerCheck
 from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnError
@@ -45,7 +45,7 @@ class EngineCheck:
                     return await self._check_hosts(spawner)
                 await self._steps.run("reach", lambda: self._reach(stack, spawner))
                 return await self._check_worker(spawner, self._steps)
-            except StepFailed:
+            except CheckStepFailed:
                 return False
 
     async def _open(self) -> tuple[Spawner, str]:
@@ -80,7 +80,7 @@ class EngineCheck:
 
         try:
             await self._steps.at(report.name).run("reach", reached)
-        except StepFailed:
+        except CheckStepFailed:
             return False
         return True
 

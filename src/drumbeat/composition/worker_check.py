@@ -9,7 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from drumbeat.composition.base import ControlPlaneBase, process_name
-from drumbeat.composition.check_steps import CLEAN_UP, StepFailed, StepRunner
+from drumbeat.composition.check_steps import CLEAN_UP, CheckStepFailed, StepRunner
 from drumbeat.composition.workers import CLOCK_SHOWN, REPORT_CLOCK_VARIABLE
 from drumbeat.core.errors import DrumbeatError, NotFound, SpawnError, StaleWrite
 from drumbeat.core.event import start as start_event
@@ -67,7 +67,7 @@ class WorkerCheck:
                 await self._steps.run("clock", lambda: self._check_clock(row))
                 await self._steps.run("drain", self._drain)
                 await self._steps.run("leave", self._leave)
-        except StepFailed:
+        except CheckStepFailed:
             return False
         return True
 
@@ -95,14 +95,14 @@ class WorkerCheck:
                 return row, f"joined from host {row.host}, process {row.pid}"
             instance = await self._instance() if polls % _LIST_EVERY == 0 else None
             if not row.is_live or (instance is not None and instance.state is InstanceState.EXITED):
-                raise StepFailed(await self._why_ended(row, instance))
+                raise CheckStepFailed(await self._why_ended(row, instance))
             if self._clock.elapsed() > deadline:
-                raise StepFailed(await self._why_late())
+                raise CheckStepFailed(await self._why_late())
             polls += 1
             await self._clock.sleep(_POLL)
 
     async def _check_clock(self, row: Worker) -> tuple[None, str]:
-        """Compare the worker's clock with the store's. Raises StepFailed if they differ by more than MOST_CLOCK_OFFSET."""
+        """Compare the worker's clock with the store's. Raises CheckStepFailed if they differ by more than MOST_CLOCK_OFFSET."""
         deadline = self._clock.elapsed() + _CLOCK_WITHIN
         while (offset := await self._clock_offset()) is None:
             if self._clock.elapsed() > deadline:
@@ -110,7 +110,7 @@ class WorkerCheck:
             await self._clock.sleep(_POLL)
         if abs(offset) > MOST_CLOCK_OFFSET:
             ahead = "ahead of" if offset > timedelta() else "behind"
-            raise StepFailed(
+            raise CheckStepFailed(
                 f"the clock of host {row.host} is {time_span(abs(offset))} {ahead} the store's, expected at most "
                 f"{time_span(MOST_CLOCK_OFFSET)}; synchronise it (NTP)"
             )
@@ -136,7 +136,7 @@ class WorkerCheck:
                 return None, f"left as {row.status}{code}, and its instance is gone"
             if self._clock.elapsed() > deadline:
                 left = "its instance still runs" if not is_gone else f"its row is still {row.status}"
-                raise StepFailed(f"the worker did not leave within {time_span(self._limit())}: {left}")
+                raise CheckStepFailed(f"the worker did not leave within {time_span(self._limit())}: {left}")
             await self._clock.sleep(_POLL)
 
     @asynccontextmanager

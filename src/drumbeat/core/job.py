@@ -172,6 +172,8 @@ class Job:
     after_any: bool = False  #: one of its parents is enough
     if_failed: IfFailed | None = None  #: what happens if a parent is poisoned or cancelled; None: it has no parents
     has_children: bool = False  #: other jobs wait for it, or waited for it
+    has_steps: bool = False  #: it has recorded steps, or events were sent to it
+    events_sent: int = 0  #: how many events were sent to it
 
     @property
     def must_run_alone(self) -> bool:
@@ -207,6 +209,7 @@ class AttemptOutcome(StrEnum):
     CRASHED = "crashed"  #: its worker was lost; counts towards max_crashes
     RELEASED = "released"  #: returned to the queue unfinished (drain, shutdown, worker lost before it began); not a failure
     CANCELLED = "cancelled"
+    SUSPENDED = "suspended"  #: it sleeps or waits for an event, and goes on in a later attempt; not a failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,8 +220,11 @@ class JobOutcome:
     outcome: AttemptOutcome
     result: Any = None
     error: str | None = None
-    retry_in: timedelta = timedelta()  #: after FAILED or TIMED_OUT: how long until it may be claimed again
+    retry_in: timedelta = timedelta()  #: after FAILED, TIMED_OUT or SUSPENDED: how long until it may be claimed again
     fatal: bool = False  #: after FAILED: poison the job at once, even if attempts are left
+    seen_events: int | None = (
+        None  #: after SUSPENDED: if more events than these were sent, the job goes on at once; None: it sleeps
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

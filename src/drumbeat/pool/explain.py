@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from drumbeat.core.job import ENDED, Attempt, AttemptOutcome, IfFailed, Job, JobId, JobStatus
-from drumbeat.core.plain import time_span
+from drumbeat.core.job_step import JobStep, StepKind
+from drumbeat.core.plain import short_repr, time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 from drumbeat.pool.model import handler_command, paused_types
@@ -26,6 +27,8 @@ class ReasonCode(StrEnum):
     WAITING = "waiting"  #: for other jobs
     PAUSED = "paused"
     DELAYED = "delayed"
+    SLEEPING = "sleeping"  #: its handler called ``sleep``
+    AWAITS_EVENT = "awaits_event"  #: its handler called ``wait_for``
     GROUP_FULL = "group_full"
     RATE_LIMITED = "rate_limited"
     WORKERS_FAIL = "workers_fail"  #: new workers fail before they run a job, so no more are started for now
@@ -55,6 +58,7 @@ class ExplainInputs:
     triggered: bool = False  #: whether a checker has ever run for the pool
     trouble: str | None = None  #: why no workers are started at the moment
     parents: tuple[Job, ...] = ()  #: the jobs that it waits for or waited for
+    steps: tuple[JobStep, ...] = ()  #: its durable steps, and the events that were sent to it
     schedule: tuple[str, ...] = ()  #: what there is to say about the schedule that pushed the job
 
 
@@ -75,6 +79,7 @@ class JobExplanation:
     status: JobStatus
     reasons: tuple[Reason, ...]
     history: tuple[str, ...] = field(default=())
+    steps: tuple[str, ...] = field(default=())  #: its durable steps, one sentence each
 
     @property
     def why(self) -> ReasonCode:
@@ -89,7 +94,13 @@ def explain(facts: ExplainInputs) -> JobExplanation:
     reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
     more = tuple(Reason(why=ReasonCode.SCHEDULE, says=says) for says in facts.schedule)
     history = tuple(_attempt(attempt) for attempt in facts.attempts)
-    return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons + more, history=history)
+    return JobExplanation(
+        job_id=facts.job.job_id,
+        status=facts.job.status,
+        reasons=reasons + more,
+        history=history,
+        steps=tuple(_step(step) for step in facts.steps),
+    )
 
 
 def _settled(facts: ExplainInputs) -> Reason:
@@ -182,7 +193,9 @@ def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
     if job.type in paused_types(facts.pool.policy):
         resume = f"drumbeat pool resume {facts.pool.pool_id} --type {job.type or repr('')}"
         yield Reason(why=ReasonCode.PAUSED, says=f"jobs of type {job.type!r} are paused; resume them with: {resume}")
-    if job.not_before is not None and job.not_before > now:
+    if (suspended := _suspension(facts)) is not None:
+        yield suspended
+    elif job.not_before is not None and job.not_before > now:
         after = f" after {_times(job.failures, 'failure')}" if job.failures else ""
         left = time_span(job.not_before - now)
         yield Reason(
@@ -192,6 +205,43 @@ def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
         )
     if job.group is not None:
         yield from _group(facts, job.group)
+
+
+def _suspension(facts: ExplainInputs) -> Reason | None:
+    """Return what a suspended job sleeps or waits for; None if it is not suspended."""
+    job, now = facts.job, facts.now
+    if job.status is not JobStatus.PENDING or job.not_before is None or job.not_before <= now:
+        return None
+    awaited = [step for step in facts.steps if step.kind is StepKind.EVENT and step.finished_at is None]
+    if awaited:
+        named = " or ".join(repr(step.name) for step in awaited)
+        until = min((step.until for step in awaited if step.until is not None), default=None)
+        limit = "" if until is None else f" until {_clock(until)}"
+        send = f"drumbeat pool send {job.pool_id} {job.job_id} {awaited[0].name} JSON"
+        says = f"it waits for event {named}{limit}; send it with: {send}"
+        return Reason(why=ReasonCode.AWAITS_EVENT, says=says, until=until)
+    last = max(facts.steps, key=lambda step: step.position, default=None)
+    if last is None or last.kind is not StepKind.SLEEP or last.until is None or last.until <= now:
+        return None
+    left = time_span(last.until - now)
+    return Reason(why=ReasonCode.SLEEPING, says=f"it sleeps until {_clock(last.until)}, {left} from now", until=last.until)
+
+
+def _step(step: JobStep) -> str:
+    """Describe a step of a job, or an event that was sent to it, in one sentence."""
+    match step.kind:
+        case StepKind.SENT:
+            return f"event {step.name!r} was sent{_at(step.started_at)}: {short_repr(step.result)}"
+        case StepKind.SLEEP:
+            return f"step {step.position} sleep:{_at(step.started_at, 'since')}{_at(step.until, 'until')}"
+        case StepKind.EVENT if step.finished_at is None:
+            return (
+                f"step {step.position} waits for event {step.name!r}{_at(step.started_at, 'since')}{_at(step.until, 'until')}"
+            )
+    took = "" if step.finished_at is None else f" in {(step.finished_at - step.started_at).total_seconds():.3f} s"
+    how = f"failed: {step.error}" if step.error is not None else f"result {short_repr(step.result)}"
+    what = f"event {step.name!r}" if step.kind is StepKind.EVENT else step.name
+    return f"step {step.position} {what}: finished{_at(step.finished_at)}{took}, {how}"
 
 
 def _group(facts: ExplainInputs, group: str) -> Iterator[Reason]:
@@ -267,7 +317,7 @@ def _able(facts: ExplainInputs) -> list[Worker]:
 def _attempt(attempt: Attempt) -> str:
     said = f": {attempt.error.splitlines()[0]}" if attempt.error else ""
     outcome = attempt.outcome or "still running"
-    undone = " (costs no attempt)" if attempt.outcome is AttemptOutcome.RELEASED else ""
+    undone = " (costs no attempt)" if attempt.outcome in (AttemptOutcome.RELEASED, AttemptOutcome.SUSPENDED) else ""
     return f"attempt {attempt.n} by {attempt.worker_id}{_at(attempt.started_at)}: {outcome}{undone}{said}"
 
 

@@ -31,6 +31,7 @@ async def read_explain_inputs(store: Store, pool: PoolRow, job: Job) -> ExplainI
         parents=tuple(await store.jobs.parents(job.job_id)) if job.status is JobStatus.WAITING else (),
         trouble=breaker_message(await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)),
         schedule=await _schedule(store, pool, job),
+        steps=tuple(await store.job_steps.list(job.job_id)) if job.has_steps else (),
     )
 
 

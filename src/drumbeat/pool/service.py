@@ -10,6 +10,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
+from drumbeat.core.job_step import JobStep
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
@@ -18,7 +19,7 @@ from drumbeat.pool.job_options import new_jobs, one_job
 from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
 from drumbeat.pool.own_transaction import OwnTransactionMethods, stale_write
 from drumbeat.pool.paused_types import ClaimableTypes
-from drumbeat.pool.payload import MOST_BYTES
+from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.result_ttl import RESULT_TTL, check_result_ttl, without_expired
 from drumbeat.pool.status import PoolStatus as PoolStatus
@@ -56,9 +57,9 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         check_engine: Callable[[str], Awaitable[object]] | None = None,
         plugins: PoolPlugins = NO_PLUGINS,
     ) -> None:
-        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``store_url`` is the store's
-        URL, which ``push_on`` and ``complete_on`` need; ``check_engine`` raises InvalidSettings for an engine that is not
-        known, or whose workers could not reach the store; ``plugins``: middleware, and where large values go."""
+        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push and every event; ``store_url``
+        is the store's URL, which ``push_on`` and ``complete_on`` need; ``check_engine`` raises InvalidSettings for an engine
+        that is not known, or whose workers could not reach the store; ``plugins``: middleware, and where large values go."""
         self._check_engine = check_engine
         super().__init__(PoolId(name), store_url, plugins)
         self._store = store
@@ -272,6 +273,21 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
 
     async def attempts(self, job_id: str) -> Sequence[Attempt]:
         return await self._store.jobs.attempts((await self._stored_job(job_id)).job_id)
+
+    async def steps(self, job_id: str) -> Sequence[JobStep]:
+        """Return the events that were sent to a job, then the durable steps that it has recorded. Raises NotFound."""
+        return await self._store.job_steps.list((await self._stored_job(job_id)).job_id)
+
+    async def send_event(self, job_id: str, name: str, value: Any = None) -> None:
+        """Send an event to a job: ``wait_for(name)`` in its handler returns ``value``. It is kept until the job waits for it.
+        Raises NotFound; Refused if the job has ended; AlreadyExists if an event of this name was sent before: that counts."""
+        event, checked, job = check_text("name", name), as_json(value, "value"), await self._stored_job(job_id)
+        if not await self._store.job_steps.send(job.job_id, event, checked):
+            raise AlreadyExists(
+                f"event {event!r} was sent to job {job_id} before; the first one counts, and this one is dropped"
+            )
+        if self._on_push is not None:
+            await self._on_push(self.pool_id)
 
     async def list(self, **filters: Any) -> Sequence[Job]:
         """List jobs in push order. Filters: statuses, job_type, group, worker_id, holder, after, limit.

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
+from drumbeat.core.errors import Refused
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobStatus
 
 _NO_HOLDER: Mapping[str, Any] = {
     "lease_owner": None,
@@ -31,8 +32,18 @@ def apply_outcome(job: Job, verdict: JobOutcome, now: datetime) -> Job:
             return apply_worker_loss(job, verdict.error, now, in_company=False)
         case AttemptOutcome.RELEASED:
             return _given_back(replace(job, attempts=job.attempts - (job.begun_at is not None)), now, now)
+        case AttemptOutcome.SUSPENDED:
+            return _suspended(job, verdict, now)
         case AttemptOutcome.CANCELLED:
             return _ended(replace(job, last_error=verdict.error or job.last_error), JobStatus.CANCELLED, now)
+
+
+def _suspended(job: Job, verdict: JobOutcome, now: datetime) -> Job:
+    """Return a job that sleeps or waits for an event. If an event came that its attempt did not know of, it goes on at once."""
+    has_missed = verdict.seen_events is not None and job.events_sent > verdict.seen_events
+    wait = timedelta() if has_missed else verdict.retry_in
+    kept = replace(job, attempts=job.attempts - (job.begun_at is not None))
+    return _given_back(kept, now + wait, now)
 
 
 def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:
@@ -55,6 +66,10 @@ def lost_attempt_outcome(job: Job, error: str, others: int) -> tuple[AttemptOutc
         also = "another job" if others == 1 else f"{others} other jobs"
         return AttemptOutcome.CRASHED, f"{error}; {also} ran on this worker too, so it is unknown which job was the cause"
     return AttemptOutcome.CRASHED, error
+
+
+def ended_job(job_id: JobId, status: JobStatus) -> Refused:
+    return Refused(f"expected a job that has not ended, got job {job_id}, which is {status}; it receives no events any more")
 
 
 def _given_back(job: Job, due: datetime, now: datetime) -> Job:

@@ -55,6 +55,7 @@ def writer(shop: Shop, queue: PickyQueue) -> ResultWriter:
         Claims(
             queue=cast(Queue, queue),
             jobs=store.jobs,
+            steps=store.job_steps,
             workers=store.workers,
             leases=store.leases,
             pool_id=POOL,

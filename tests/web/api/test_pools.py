@@ -100,6 +100,22 @@ class TestJobs:
         assert why["why"] == "delayed"
         assert why["reasons"][0]["says"]
 
+    async def test_an_event_is_sent_to_a_job_once(self, api: httpx.AsyncClient) -> None:
+        job = (await api.post("/api/v1/pools/new/jobs", json={"payload": 1})).headers["Location"]
+
+        sent = await api.post(f"{job}/events", json={"name": "approval", "value": {"by": "Ada"}})
+        again = await api.post(f"{job}/events", json={"name": "approval"})
+        unknown = await api.post("/api/v1/pools/new/jobs/none/events", json={"name": "approval"})
+        shown = (await api.get(job)).json()
+        why = (await api.get(f"{job}/explain")).json()
+
+        assert (sent.status_code, again.status_code, unknown.status_code) == (204, 409, 404)
+        assert "the first one counts" in again.json()["detail"]
+        [step] = shown["steps"]
+        assert (step["kind"], step["position"], step["name"], step["result"]) == ("sent", -1, "approval", {"by": "Ada"})
+        assert (shown["job"]["has_steps"], shown["job"]["events_sent"]) == (True, 1)
+        assert "event 'approval' was sent" in why["steps"][0]
+
     async def test_many_are_pushed_or_none(self, api: httpx.AsyncClient) -> None:
         many = await api.post("/api/v1/pools/many/jobs/many", json={"jobs": [{"payload": n} for n in range(5)]})
         wrong = await api.post("/api/v1/pools/many/jobs/many", json={"jobs": [{"payload": 1}, {"payload": 1, "priority": "x"}]})

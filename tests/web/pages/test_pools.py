@@ -8,6 +8,7 @@ from playwright.async_api import Page, expect
 
 import drumbeat
 from drumbeat.core.job import AttemptOutcome, JobId, JobOutcome, JobStatus, NewJob
+from drumbeat.core.job_step import JobStep, NewStep, StepKind
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import open_store
@@ -136,6 +137,26 @@ async def test_a_job_that_is_pushed_elsewhere_comes_into_view(page: Page, served
         await store.pools.delete(home.pool_id)
         await expect(page.get_by_text("showing old data").first).to_be_visible()
         await check_accessible(page)
+
+
+async def test_the_steps_of_a_job_are_on_its_page(page: Page, served: Served) -> None:
+    async with open_store(served.store) as store:
+        home = await store.pools.create(pool("stepping", PoolKind.JOBS))
+        [job_id] = await store.queue.push(home.pool_id, [NewJob(payload={}, job_id=JobId("with-steps"))])
+        holder = Holder(pool_id=home.pool_id, worker_id=WorkerId("w"))
+        [job] = await store.queue.claim(ClaimRequest(pool_id=home.pool_id, holder=holder, lease=timedelta(hours=1)))
+        now = await store.now()
+        step = JobStep(position=1, name="charge", kind=StepKind.STEP, result={"charged": 7}, started_at=now, finished_at=now)
+        await store.job_steps.record(holder, [NewStep(token=job.token, step=step)])
+        await store.job_steps.send(job_id, "approval", "yes")
+
+    await opened(page, "/pools/stepping/jobs/with-steps", "Job with-steps")
+
+    await expect(page.get_by_role("heading", name="Steps")).to_be_visible()
+    await expect(page.get_by_role("cell", name="charge", exact=True)).to_be_visible()
+    await expect(page.get_by_role("cell", name="{'charged': 7}")).to_be_visible()
+    await expect(page.get_by_role("cell", name="approval", exact=True)).to_be_visible()
+    await check_accessible(page)
 
 
 async def test_jobs_come_by_pages(page: Page) -> None:

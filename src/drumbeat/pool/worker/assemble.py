@@ -16,6 +16,7 @@ from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.executors import executor
 from drumbeat.pool.worker.handlers import Handlers, check_importable, load_all
 from drumbeat.pool.worker.options import ExecutorKind, WorkPlan
+from drumbeat.pool.worker.steps import StepStore
 from drumbeat.pool.worker.workload import JobWorkload
 from drumbeat.store.interface import Store
 
@@ -47,6 +48,7 @@ def job_workload(
     claims = Claims(
         queue=store.queue,
         jobs=store.jobs,
+        steps=store.job_steps,
         workers=store.workers,
         leases=store.leases,
         pool_id=pool.pool_id,
@@ -60,7 +62,7 @@ def job_workload(
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )
 
-    def attempts() -> AttemptRunner:
+    def attempts(steps: StepStore) -> AttemptRunner:
         found = load_all(plan.handlers) if handlers is None else handlers
         loaded[0] = plugins.with_middleware(load_middleware(plan.middleware))
         return AttemptRunner(
@@ -70,6 +72,7 @@ def job_workload(
             chance=chance,
             timeout=plan.timeout,
             read_parents=claims.parents,
+            steps=steps,
             plugins=loaded[0],
         )
 

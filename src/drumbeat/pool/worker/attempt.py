@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from drumbeat.pool.worker.handlers import Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.pool.worker.outputs import filled_in, has_outputs
+from drumbeat.pool.worker.steps import AttemptSteps, StepStore
 from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class TakenAway(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRunner:
-    """Calls the handlers of jobs and returns outcomes: done, failed, timed out, cancelled or released."""
+    """Calls the handlers of jobs and returns outcomes: done, failed, timed out, suspended, cancelled or released."""
 
     handlers: Handlers
     executor: Executor
@@ -44,6 +45,7 @@ class AttemptRunner:
     chance: Callable[[], float]
     timeout: timedelta | None = None  #: time limit for jobs that have no timeout of their own
     read_parents: ReadParents | None = None  #: reads the jobs that a job waited for
+    steps: StepStore | None = None  #: reads and records the steps of jobs
     plugins: PoolPlugins = NO_PLUGINS
 
     async def verdict(self, held: InFlightJob, begin: Begin | None = None, confirm: Confirm | None = None) -> JobOutcome:
@@ -121,10 +123,12 @@ class AttemptRunner:
             held.context.exception = TimeoutError(error)
             return self._failed(job, HandlerFailure(error=error), AttemptOutcome.TIMED_OUT)
         except Exception as exc:
+            if (suspended := _suspended(held)) is not None:
+                return suspended
             log.info("the handler of job %s raised:", job.job_id, exc_info=exc)
             held.context.exception = exc
             return self._failed(job, failure(exc))
-        return JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
+        return _suspended(held) or JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
 
     async def _open(self, held: InFlightJob, before: "Callable[[], Awaitable[None]] | None") -> None:
         """Give the handler the payload and headers as they were pushed; then call ``before``, also if that fails."""
@@ -156,6 +160,9 @@ class AttemptRunner:
             if has_outputs(held.context.payload):
                 held.context.job = await self._with_outputs(self.read_parents, held.context.job)
         held.context.most_bytes = self.plugins.most_bytes
+        if self.steps is not None:
+            recorded = await self.steps.read(held.job.job_id) if held.job.has_steps else ()
+            held.context.steps = AttemptSteps(held.job, recorded, self.steps, partial(self._store_time, held))
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))
@@ -169,6 +176,10 @@ class AttemptRunner:
         except LostRace:
             held.context.cancelled = True
             raise
+
+    def _store_time(self, held: InFlightJob) -> datetime:
+        """Return the time by the store's clock: the time of the claim, and what has passed since."""
+        return (held.job.claimed_at or self.clock.now()) + (self.clock.elapsed() - held.claimed)
 
     def _failed(self, job: Job, found: HandlerFailure, outcome: AttemptOutcome = AttemptOutcome.FAILED) -> JobOutcome:
         wait = found.retry_in
@@ -188,6 +199,12 @@ async def _unless_stopped(held: InFlightJob, hooks: Coroutine[Any, Any, None]) -
     except asyncio.CancelledError:
         if held.stop_outcome is None:
             raise
+
+
+def _suspended(held: InFlightJob) -> JobOutcome | None:
+    """Return the outcome of an attempt that sleeps or waits for an event, however its handler has ended then."""
+    steps = held.context.steps
+    return None if steps is None or steps.suspension is None else steps.suspension.outcome(held.job)
 
 
 def _why(outcome: AttemptOutcome) -> str:

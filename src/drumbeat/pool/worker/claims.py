@@ -9,11 +9,12 @@ from datetime import timedelta
 
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import Job, JobId, JobOutcome, JobStatus, Token
+from drumbeat.core.job_step import NewStep
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
 from drumbeat.pool.paused_types import ClaimableTypes
-from drumbeat.store.interface import ClaimRequest, Jobs, Leases, Queue, RenewResult, SettleResult, Workers
+from drumbeat.store.interface import ClaimRequest, Jobs, JobSteps, Leases, Queue, RenewResult, SettleResult, Workers
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ class Claims:
 
     queue: Queue
     jobs: Jobs
+    steps: JobSteps
     workers: Workers
     leases: Leases
     pool_id: PoolId
@@ -83,6 +85,10 @@ class Claims:
     async def parents(self, job_id: JobId) -> Sequence[Job]:
         """Read the jobs that a job waited for, with their results."""
         return await self.jobs.parents(job_id)
+
+    async def record_steps(self, steps: Sequence[NewStep]) -> Sequence[Token]:
+        """Record steps of this worker's jobs. Returns the tokens of jobs that were taken from this worker."""
+        return await self.steps.record(self.holder, steps)
 
     async def find(self, job_id: JobId) -> Job | None:
         """Read a job from the store; None if it was deleted."""

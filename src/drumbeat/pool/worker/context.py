@@ -4,17 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job, JobId
 from drumbeat.pool.envelope import seal
 from drumbeat.pool.own_transaction import AwaitedConnection, complete_on, stale_write, transactions_at
 from drumbeat.pool.payload import MOST_BYTES, as_json
+from drumbeat.pool.worker.steps import AttemptSteps, run_blocking
 
 Tell = Callable[[float, str | None], None]
 ReadParents = Callable[[JobId], Coroutine[Any, Any, Sequence[Job]]]
 AskParents = Callable[[], Sequence[Job]]
+R = TypeVar("R")
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -55,6 +57,7 @@ class JobContext:
         self.most_bytes = MOST_BYTES  #: the largest result that can be stored, in bytes of JSON
         self.settles_itself = False  #: the handler has called ``complete_on``: only the commit of its transaction counts
         self.is_locked = False  #: a transaction of the handler has locked the job, so that its lease cannot be renewed
+        self.steps: AttemptSteps | None = None  #: its durable steps; None: this process cannot record any
         self.store_url = store_url
         self._tell = tell
         self._read_parents: tuple[ReadParents, asyncio.AbstractEventLoop] | None = None
@@ -110,6 +113,40 @@ class JobContext:
         if self._read_parents is None:
             raise InvalidInput("the parents of this job cannot be read here: its worker has no access to the store")
         return self._read_parents
+
+    async def step(self, function: Callable[..., Awaitable[R] | R], *args: Any, name: str | None = None, **kwargs: Any) -> R:
+        """Run a function as a durable step: see ``drumbeat.step``."""
+        result: R = await self._durable().run(name, function, args, kwargs)
+        return result
+
+    async def sleep(self, duration: timedelta | float) -> None:
+        """Sleep durably: see ``drumbeat.sleep``."""
+        await self._durable().sleep(duration)
+
+    async def wait_for(self, name: str, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109
+        """Wait for an event: see ``drumbeat.wait_for``."""
+        return await self._durable().wait_for(name, timeout)
+
+    def step_blocking(self, function: Callable[..., R], *args: Any, name: str | None = None, **kwargs: Any) -> R:
+        """Like ``step``, for a handler that is a plain function: the step runs in the handler's own thread."""
+        result: R = run_blocking(self._durable().run(name, function, args, kwargs))
+        return result
+
+    def sleep_blocking(self, duration: timedelta | float) -> None:
+        """Like ``sleep``, for a handler that is a plain function."""
+        run_blocking(self._durable().sleep(duration))
+
+    def wait_for_blocking(self, name: str, timeout: timedelta | float | None = None) -> Any:
+        """Like ``wait_for``, for a handler that is a plain function."""
+        return run_blocking(self._durable().wait_for(name, timeout))
+
+    def _durable(self) -> AttemptSteps:
+        if self.steps is None:
+            raise InvalidInput(
+                "expected a job that a worker runs with the executor async or threads, got one that runs without a store; "
+                "durable steps cannot be recorded here"
+            )
+        return self.steps
 
     def progress(self, share: float, note: object = None) -> None:
         """Report progress from 0 to 1, with a note. The latest is stored, at most twice a second. Raises InvalidInput."""

@@ -11,6 +11,7 @@ from typing import Any
 from drumbeat.core.errors import DrumbeatError, InvalidInput, LargeLost
 from drumbeat.core.job import LONGEST_WAIT
 from drumbeat.pool.worker.context import JobFailure
+from drumbeat.pool.worker.steps import StepFailed
 from drumbeat.runtime.timeouts import truncate
 
 LONGEST = 4000
@@ -38,6 +39,8 @@ def failure(exc: BaseException) -> HandlerFailure:
     """Convert an exception to a failure. An invalid payload or result is fatal, and so is a lost one: a retry cannot help."""
     if isinstance(exc, ChildProcessFailure):
         return exc.failure
+    if isinstance(exc, StepFailed) and isinstance(exc.__cause__, Exception):
+        return failure(exc.__cause__)
     if isinstance(exc, JobFailure):
         return _from_job_failure(exc)
     if isinstance(exc, InvalidInput | LargeLost):

@@ -58,6 +58,7 @@ class InFlightJob:
     stop_outcome: AttemptOutcome | None = None  #: the outcome to write, if the handler was asked to stop
     unsent: tuple[float, str | None] | None = None  #: progress and note to send to the store
     began: timedelta = timedelta()
+    claimed: timedelta = timedelta()  #: when it was claimed, as a reading of ``clock.elapsed()``
     sure_until: timedelta = timedelta()  #: until this time the lease holds for sure: no other worker can claim the job
 
     store_url: str | None = None  #: the store's URL, for handlers that complete jobs in transactions of their own
@@ -192,13 +193,14 @@ class InFlight:
 
     def add(self, jobs: Sequence[Job], unsent: asyncio.Event) -> None:
         """Add claimed jobs. When one reports progress, from any thread, the event ``unsent`` is set."""
-        loop, until = asyncio.get_running_loop(), self._clock.elapsed() + self._lease
+        loop, now = asyncio.get_running_loop(), self._clock.elapsed()
+        until = now + self._lease
 
         def wake() -> None:
             loop.call_soon_threadsafe(unsent.set)
 
         for job in jobs:
-            held = InFlightJob(job=job, token=job.token, wake=wake, sure_until=until, store_url=self._store_url)
+            held = InFlightJob(job=job, token=job.token, wake=wake, claimed=now, sure_until=until, store_url=self._store_url)
             self._held[job.job_id] = held
             self._waiting.append(held)
             self._alone = held.token if job.must_run_alone else self._alone

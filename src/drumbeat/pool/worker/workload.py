@@ -19,6 +19,7 @@ from drumbeat.pool.worker.lease_keeper import LeaseKeeper
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.pool.worker.own_commit import confirm_outcome
 from drumbeat.pool.worker.result_writer import ResultWriter
+from drumbeat.pool.worker.step_writer import StepWriter
 from drumbeat.runtime.worker import DrainResult, Measurement, WorkloadFigures
 
 log = logging.getLogger(__name__)
@@ -36,15 +37,15 @@ class JobWorkload:
     """Claims and runs the jobs of one worker. A failing handler never ends the worker.
 
     One task writes outcomes and claims jobs, so that results are written in batches; one waits for notifications of new jobs;
-    four are the loops of ``LeaseKeeper``; one ends the worker if all its slots are stuck; the others run jobs, one at a time
-    each. If a task fails unexpectedly, the worker exits.
+    four are the loops of ``LeaseKeeper``; one records the steps of jobs; one ends the worker if all its slots are stuck; the
+    others run jobs, one at a time each. If a task fails unexpectedly, the worker exits.
     """
 
     def __init__(
         self,
         plan: WorkPlan,
         claims: Claims,
-        attempts: Callable[[], AttemptRunner],
+        attempts: Callable[[StepWriter], AttemptRunner],
         clock: Clock,
         memory_mb: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -58,6 +59,7 @@ class JobWorkload:
         self._attempts: AttemptRunner | None = None
         self.in_flight = InFlight(plan, clock, claims.lease, claims.store_url)
         self._writer = ResultWriter(claims)
+        self._steps = StepWriter(claims, clock, self.in_flight.forget)
         self._keeper = LeaseKeeper(self.in_flight, claims, clock, self._changed)
         self._confirm = partial(confirm_outcome, claims, clock)
         self._wake = asyncio.Event()  #: wakes the task that writes outcomes and claims jobs
@@ -80,14 +82,19 @@ class JobWorkload:
 
     async def prepare(self) -> None:
         """Import the handlers, in a thread because an import can take long."""
-        self._attempts = await asyncio.to_thread(self._load)
+        self._attempts = await asyncio.to_thread(self._load, self._steps)
         self._attempts.executor.on_free = self._resume
 
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         self._group = group
         loops = [self._pump(), self._keeper.keep(), self._keeper.poll_cancelled(), self._keeper.report()]
-        loops += [self._keeper.poll_orders(), self._watch_stuck(), *([self._listen()] if self._listens else [])]
+        loops += [
+            self._keeper.poll_orders(),
+            self._watch_stuck(),
+            self._steps.run(),
+            *([self._listen()] if self._listens else []),
+        ]
         self._loops = [group.create_task(self._guarded(loop)) for loop in loops]
         self._wake.set()
 
@@ -134,9 +141,7 @@ class JobWorkload:
         self._note_idle()
         if not self._idle.is_set():
             await self._give_back()
-        for task in self._loops:
-            task.cancel()
-        for task in self.in_flight.tasks():
+        for task in (*self._loops, *self.in_flight.tasks()):
             task.cancel()
         await self._stack.aclose()
         if self._attempts is not None:

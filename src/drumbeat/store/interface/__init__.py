@@ -36,6 +36,7 @@ from drumbeat.store.interface.copying import (
     CopyReport as CopyReport,
     ExportedRun as ExportedRun,
 )
+from drumbeat.store.interface.job_steps import JobSteps as JobSteps
 from drumbeat.store.interface.jobs import (
     ClaimRequest as ClaimRequest,
     Due as Due,

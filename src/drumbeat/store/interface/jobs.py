@@ -95,8 +95,9 @@ class Queue(Protocol):
 
         DONE stores the result. FAILED and TIMED_OUT count a failure: the job is retried after ``retry_in``, or poisoned if the
         outcome is fatal or the failures reach max_attempts. RELEASED makes the job pending at once, and does not count the
-        attempt. CANCELLED ends the job. Each outcome also ends the attempt in the attempts log. If the worker no longer holds
-        the job under the token, nothing changes and the token is returned as stale.
+        attempt. SUSPENDED makes the job pending after ``retry_in``, or at once if more events than ``seen_events`` were sent to
+        it, and does not count the attempt. CANCELLED ends the job. Each outcome also ends the attempt in the attempts log. If
+        the worker no longer holds the job under the token, nothing changes and the token is returned as stale.
 
         When a job ends, here or by any other method, the jobs that wait for it are updated in the same transaction: a job
         that waits for nothing else becomes pending; after a failed parent ``if_failed`` decides.
@@ -217,8 +218,8 @@ class Jobs(Protocol):
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         """Make poisoned and cancelled jobs pending again; ``job_ids`` of None: all poisoned jobs of the pool. Returns the ids.
         Resets the counts of failures, crashes and suspicions (crashes perhaps caused by another job), and drops a retry
-        delay; a job that never failed keeps its delay. Skips a job if another unfinished job has its unique key. A job with
-        parents that are not done waits for them again, whatever its ``if_failed``."""
+        delay; a job that never failed keeps its delay. Its recorded steps stay. Skips a job if another unfinished job has its
+        unique key. A job with parents that are not done waits for them again, whatever its ``if_failed``."""
         ...
 
     async def parents(self, job_id: JobId) -> Sequence[Job]:
@@ -258,7 +259,7 @@ class Jobs(Protocol):
         statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
         told: Callable[[int], object] | None = None,
     ) -> int:
-        """Delete ended jobs older than ``older_than``, with their attempts. Returns how many. Works in many short steps with
-        pauses; ``told`` is called after each step with the number of jobs deleted so far. A job stays while one of its
-        children is unfinished."""
+        """Delete ended jobs older than ``older_than``, with their attempts and steps. Returns how many. Works in many short
+        transactions with pauses; ``told`` is called after each with the number of jobs deleted so far. A job stays while one
+        of its children is unfinished."""
         ...

@@ -11,6 +11,7 @@ from drumbeat.core.retention import Prunable, Pruned
 from drumbeat.store.interface.access import Answers, Connections, Notes
 from drumbeat.store.interface.bench import Executions, Results, Runs, Steps, Templates
 from drumbeat.store.interface.control import Events, Leases, Membership, Pools, Workers
+from drumbeat.store.interface.job_steps import JobSteps
 from drumbeat.store.interface.jobs import Jobs, Queue
 from drumbeat.store.interface.record import Beats, Logs, Samples
 
@@ -112,6 +113,8 @@ class Store(Protocol):
     def queue(self) -> Queue: ...
     @property
     def jobs(self) -> Jobs: ...
+    @property
+    def job_steps(self) -> JobSteps: ...
     @property
     def connections(self) -> Connections: ...
     @property

@@ -12,6 +12,7 @@ from drumbeat.store.memory.access import MemoryAnswers, MemoryConnections
 from drumbeat.store.memory.beats import MemoryBeats
 from drumbeat.store.memory.events import MemoryEvents
 from drumbeat.store.memory.executions import MemoryExecutions
+from drumbeat.store.memory.job_steps import MemoryJobSteps
 from drumbeat.store.memory.jobs import MemoryJobs
 from drumbeat.store.memory.leases import MemoryLeases
 from drumbeat.store.memory.logs import MemoryLogs
@@ -58,6 +59,7 @@ class MemoryStore:
         self.notes = MemoryNotes(self._state)
         self.queue = MemoryQueue(self._state)
         self.jobs = MemoryJobs(self._state)
+        self.job_steps = MemoryJobSteps(self._state)
         self.logs = MemoryLogs(self._state)
         self.upkeep = MemoryUpkeep(self._state)
 

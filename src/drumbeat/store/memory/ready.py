@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobId, JobStatus, RateLimit
+from drumbeat.core.job_step import JobStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class JobRows:
     by_status: dict[JobStatus, dict[JobId, None]] = field(default_factory=lambda: {status: {} for status in JobStatus})
     numbers: dict[JobId, int] = field(default_factory=dict)
     attempts: dict[JobId, list[Attempt]] = field(default_factory=dict)
+    steps: dict[JobId, dict[int, JobStep]] = field(default_factory=dict)  #: of jobs with steps: by position
     leases: dict[JobId, ClaimDetails] = field(default_factory=dict)  #: the last claim of each job
     claims: dict[str, list[datetime]] = field(default_factory=dict)  #: by rate-limited group: the times of its claims
     keys: dict[str, JobId] = field(default_factory=dict)  #: by unique key: the last job that has it
@@ -57,6 +59,7 @@ class JobRows:
         del self.by_status[self.jobs[job_id].status][job_id]
         del self.jobs[job_id], self.numbers[job_id]
         self.attempts.pop(job_id, None)
+        self.steps.pop(job_id, None)
         self.leases.pop(job_id, None)
 
     def unlist(self, job_ids: Collection[JobId]) -> None:

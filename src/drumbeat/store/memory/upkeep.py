@@ -82,6 +82,7 @@ class MemoryUpkeep(MemoryTable):
             "answers": len(self.state.answers),
             "notes": len(self.state.notes),
             "jobs": sum(len(rows.jobs.jobs) for rows in pools),
+            "job_steps": sum(len(steps) for rows in pools for steps in rows.jobs.steps.values()),
             **{table: sum(len(getattr(rows, table)) for rows in pools) for table in _OF_POOLS},
         }
 

@@ -88,6 +88,8 @@ class _Row(msgspec.Struct, frozen=True):
     any: int = 0
     iff: IfFailed | None = None
     kids: int = 0
+    steps: int = 0
+    events: int = 0
     wf: str | None = None
     pri: int | None = None  #: the priority, which may differ from that of the pushed document
 
@@ -221,6 +223,7 @@ def _verdict_row(verdict: JobOutcome) -> tuple[Any, ...]:
         verdict.error,
         to_us(verdict.retry_in) if verdict.retry_in else 0,
         verdict.fatal,
+        verdict.seen_events,
     )
 
 
@@ -303,6 +306,8 @@ def _job(row: _Row) -> Job:
         after_any=row.any != 0,
         if_failed=row.iff,
         has_children=row.kids != 0,
+        has_steps=row.steps != 0,
+        events_sent=row.events,
     )
 
 

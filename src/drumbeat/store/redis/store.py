@@ -10,6 +10,7 @@ from drumbeat.store.redis.answers import RedisAnswers
 from drumbeat.store.redis.bench import NoBenchmarks
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.events import RedisEvents
+from drumbeat.store.redis.job_steps import RedisJobSteps
 from drumbeat.store.redis.jobs import RedisJobs
 from drumbeat.store.redis.leases import RedisLeases
 from drumbeat.store.redis.membership import RedisMembership
@@ -39,6 +40,7 @@ class RedisStore:
         self.logs = RedisLogs(database)
         self.queue = RedisQueue(database)
         self.jobs = RedisJobs(database)
+        self.job_steps = RedisJobSteps(database)
         self.upkeep = RedisUpkeep(database)
         self.answers = RedisAnswers(database)
         self.notes = RedisNotes(database)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from drumbeat.core.errors import Fenced, StoreUnavailable
+from drumbeat.core.job import JobId, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Queue, StoreTraits
@@ -53,9 +54,15 @@ Script = Generator[Step, Rows, T]
 
 
 class NotifyingQueue(Queue, Protocol):
-    """A job queue with a method ``notify``, which wakes the workers that wait for jobs of the given pools."""
+    """A job queue that can also wake workers, and that knows the row numbers of the jobs that it has claimed."""
 
-    async def notify(self, pool_ids: Iterable[PoolId]) -> None: ...
+    async def notify(self, pool_ids: Iterable[PoolId]) -> None:
+        """Wake the workers that wait for jobs of these pools."""
+        ...
+
+    async def numbers(self, tokens: Iterable[Token]) -> Mapping[JobId, int]:
+        """Return the row number of the job of each token; jobs that no longer exist are left out."""
+        ...
 
 
 class Snapshot(Protocol):

@@ -44,7 +44,7 @@ _SET = MemberDescriptorType.__set__
 _PRIORITY = 7
 _rare = attrgetter(*(name for name in NewJob.__dataclass_fields__ if name not in ("payload", "type", "priority")))
 _NOTHING_RARE = _rare(NewJob(payload=None))
-COLUMNS = 46  #: number of columns that ``job_of`` reads from a row of ``jobs``; their order is that of the migrations
+COLUMNS = 48  #: number of columns that ``job_of`` reads from a row of ``jobs``; their order is that of the migrations
 
 
 def json_text(value: Any, what: str) -> str:
@@ -108,6 +108,8 @@ def job_of(record: Row) -> Job:
         row[43] != 0,  # after_any
         _IF_FAILED[row[44]],
         row[45] != 0,  # has_children
+        row[46] != 0,  # has_steps
+        row[47],  # events_sent
     )
     job = object.__new__(Job)
     deque(map(_SET, _FIELDS, repeat(job), values), maxlen=0)

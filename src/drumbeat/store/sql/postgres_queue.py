@@ -99,7 +99,7 @@ class PostgresQueue(SqlQueue):
         self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None
     ) -> SettleResult:
         first = one_outcome_per_job(verdicts)
-        numbers = await self._numbers(verdict.token for verdict in first)
+        numbers = await self.numbers(verdict.token for verdict in first)
         done = [verdict for verdict in first if self._is_quick(verdict)]
         others = [verdict for verdict in first if not self._is_quick(verdict)]
         began, cursor = self._cursor(claiming)

@@ -76,7 +76,7 @@ class SqlPruning:
 def _prune_jobs(
     pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int], parents: Set[int], step: _Step
 ) -> Script[list[Row]]:
-    """Delete jobs by number, with their attempts and the links to their parents, until all are deleted or ``step.seconds``
+    """Delete jobs by number, with their attempts, steps and links to their parents, until all are deleted or ``step.seconds``
     have passed. ``parents`` are the jobs among them with children. Returns the rows of the deleted jobs."""
     gone: list[Row] = []
     until = time.monotonic() + step.seconds
@@ -91,6 +91,7 @@ def _prune_jobs(
         deleted = dump([row["seq"] for row in rows])
         yield "prune_attempts", {"numbers": deleted}
         yield "prune_links", {"numbers": deleted}
+        yield "prune_job_steps", {"numbers": deleted}
         if time.monotonic() > until:
             break
     yield from note_ended(((pool_id, status) for _ in gone), -1)

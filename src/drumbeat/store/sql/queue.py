@@ -58,7 +58,7 @@ class SqlQueue:
             await self._notifier.notify(pool_id)
 
     async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
-        numbers = await self._numbers(tokens)
+        numbers = await self.numbers(tokens)
         values = holder_values(holder) | {"tokens": tokens_json(tokens, numbers), "lease": to_us(lease)}
         rows = await self._database.write("renew_held", values) if tokens else ()
         renewed = {row["seq"]: bool(row["cancel_requested"]) for row in rows}
@@ -68,7 +68,7 @@ class SqlQueue:
         )
 
     async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
-        numbers = await self._numbers(tokens)
+        numbers = await self.numbers(tokens)
         values = holder_values(holder) | {"tokens": tokens_json(tokens, numbers)}
         begun = {row["seq"] for row in await self._database.write("begin_held", values)} if tokens else set()
         return [token for token in tokens if numbers.get(token.job_id) not in begun]
@@ -123,7 +123,7 @@ class SqlQueue:
                 self._chosen_ids[row["given_id"]] = row["seq"]
         return jobs
 
-    async def _numbers(self, tokens: Iterable[Token]) -> dict[JobId, int]:
+    async def numbers(self, tokens: Iterable[Token]) -> dict[JobId, int]:
         """Return the row number of the job of each token; jobs that no longer exist are left out."""
         numbers: dict[JobId, int] = {}
         for token in tokens:

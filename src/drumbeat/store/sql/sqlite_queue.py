@@ -42,7 +42,7 @@ class SqliteQueue(SqlQueue):
     async def settle(
         self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None
     ) -> SettleResult:
-        numbers = await self._numbers(verdict.token for verdict in verdicts)
+        numbers = await self.numbers(verdict.token for verdict in verdicts)
         accepted, pools, rows = await self._database.transact(_settle(holder, verdicts, numbers, claiming))
         for job_id in numbers:
             self._chosen_ids.pop(job_id, None)

@@ -11,6 +11,7 @@ from drumbeat.store.sql.beats import SqlBeats
 from drumbeat.store.sql.database import Database
 from drumbeat.store.sql.events import SqlEvents
 from drumbeat.store.sql.executions import SqlExecutions
+from drumbeat.store.sql.job_steps import SqlJobSteps
 from drumbeat.store.sql.jobs import SqlJobs
 from drumbeat.store.sql.leases import SqlLeases
 from drumbeat.store.sql.logs import SqlLogs
@@ -52,6 +53,7 @@ class SqlStore:
         self.answers = SqlAnswers(database)
         self.notes = SqlNotes(database)
         self.jobs = SqlJobs(database, self.queue)
+        self.job_steps = SqlJobSteps(database, self.queue)
         self.logs = SqlLogs(database)
         self.upkeep = SqlUpkeep(database)
 

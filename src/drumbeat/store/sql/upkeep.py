@@ -32,6 +32,7 @@ TABLES = (
     "jobs",
     "job_attempts",
     "job_links",
+    "job_steps",
     "group_claims",
     "job_counts",
     "logs",

@@ -1,4 +1,4 @@
-"""API for jobs: push, list, show, explain, cancel and requeue."""
+"""API for jobs: push, list, show, explain, send events, cancel and requeue."""
 
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -15,9 +15,11 @@ from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Limit, Page
 from drumbeat.web.api.shapes_pools import (
     AttemptShape,
+    EventToSend,
     JobExplained,
     JobShape,
     JobsNamed,
+    JobStepShape,
     JobsToRequeue,
     JobToPush,
     NewJobs,
@@ -94,11 +96,19 @@ async def list_jobs(
 
 @router.get(_JOB, operation_id="show_job", responses=problems(404))
 async def show_job(pool_id: Id, job_id: Id, plane: Plane) -> WholeJob:
-    """Return a job with its attempts."""
+    """Return a job with its attempts and durable steps."""
     pool = plane.pool(pool_id)
     found = await pool.job(job_id)
     attempts = [AttemptShape.model_validate(each) for each in await pool.attempts(job_id)]
-    return WholeJob(job=JobShape.model_validate(found), attempts=attempts)
+    steps = [JobStepShape.model_validate(each) for each in await pool.steps(job_id)]
+    return WholeJob(job=JobShape.model_validate(found), attempts=attempts, steps=steps)
+
+
+@router.post(f"{_JOB}/events", status_code=204, operation_id="send_event", responses=problems(404, 409))
+async def send_event(pool_id: Id, job_id: Id, body: EventToSend, state: State) -> None:
+    """Send an event to a job. It is kept until the job waits for it. Of two events of one name, the first counts."""
+    await state.plane.pool(pool_id).send_event(job_id, body.name, body.value)
+    await state.work_added(pool_id)
 
 
 @router.get(f"{_JOB}/explain", operation_id="explain_job", responses=problems(404))

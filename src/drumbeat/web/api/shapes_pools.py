@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from drumbeat.client import Mode
 from drumbeat.core.job import AttemptOutcome, IfFailed, JobStatus
+from drumbeat.core.job_step import StepKind
 from drumbeat.core.pool import PoolKind
 from drumbeat.web.api.shapes import LARGEST_INT, Moment, RequestBody, Seconds, Shape
 from drumbeat.web.api.shapes_runs import WorkerShape
@@ -202,6 +203,8 @@ class JobShape(Shape):
     after_any: bool
     if_failed: IfFailed | None
     has_children: bool
+    has_steps: bool
+    events_sent: int
 
 
 class AttemptShape(Shape):
@@ -216,11 +219,32 @@ class AttemptShape(Shape):
     error: str | None
 
 
+class JobStepShape(Shape):
+    """One durable step of a job, or an event that was sent to it (its position is negative)."""
+
+    position: int
+    name: str
+    kind: StepKind
+    result: Any
+    error: str | None
+    started_at: datetime
+    finished_at: datetime | None
+    until: datetime | None
+
+
 class WholeJob(Shape):
-    """A job with its attempts."""
+    """A job with its attempts and durable steps."""
 
     job: JobShape
     attempts: list[AttemptShape]
+    steps: list[JobStepShape]
+
+
+class EventToSend(RequestBody):
+    """An event for a job, which its handler gets from ``wait_for``."""
+
+    name: Key
+    value: JsonValue = None
 
 
 class ReasonShape(Shape):
@@ -239,3 +263,4 @@ class JobExplained(Shape):
     why: str
     reasons: list[ReasonShape]
     history: list[str]
+    steps: list[str]

@@ -1,4 +1,4 @@
-"""The page of one job: its status and the reasons for it, its payload, result and attempts."""
+"""The page of one job: its status and the reasons for it, its payload, result, durable steps and attempts."""
 
 import json
 from urllib.parse import quote
@@ -6,6 +6,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
+from drumbeat.core.plain import short_repr
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text, badge, text_block
@@ -19,6 +20,16 @@ _ATTEMPTS = (
     TableColumn(name="ended", label="ended (UTC)", read=lambda attempt: attempt.ended_at),
     TableColumn(name="outcome", read=lambda attempt: attempt.outcome),
     TableColumn(name="error", loose=True, read=lambda attempt: attempt.error),
+)
+_STEPS = (
+    TableColumn(name="step", read=lambda step: step.position if step.position > 0 else None, number=True),
+    TableColumn(name="kind", read=lambda step: step.kind),
+    TableColumn(name="name", read=lambda step: step.name),
+    TableColumn(name="began", label="started (UTC)", read=lambda step: step.started_at),
+    TableColumn(name="finished", label="finished (UTC)", read=lambda step: step.finished_at),
+    TableColumn(name="until", label="until (UTC)", read=lambda step: step.until),
+    TableColumn(name="result", loose=True, read=lambda step: None if step.result is None else short_repr(step.result, 200)),
+    TableColumn(name="error", loose=True, read=lambda step: step.error),
 )
 _FACTS = (
     "type",
@@ -61,6 +72,10 @@ def add(app: AppState) -> None:
         if job.result is not None:
             heading("Result", 2)
             text_block(_json(job.result), "Result")
+        if job.has_steps:
+            heading("Steps", 2)
+            steps = await app.plane.pool(pool_id).steps(job_id)
+            PageTable("Steps", _STEPS, key=lambda step: str(step.position)).show(steps)
         await _attempts(app, job)
 
 

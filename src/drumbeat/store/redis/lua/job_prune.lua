@@ -7,12 +7,13 @@ while #gone == 0 do
   local numbers = call('ZRANGEBYSCORE', ended, '-inf', before, 'LIMIT', kept, page)
   if #numbers == 0 then break end
   for _, number in ipairs(numbers) do
-    local id, policy, kids, workflow = unpack(call('HMGET', job_key(number), 'id', 'iff', 'kids', 'wf'))
+    local id, policy, kids, workflow, steps = unpack(call('HMGET', job_key(number), 'id', 'iff', 'kids', 'wf', 'steps'))
     if kids and has_unfinished_child(number) then
       kept = kept + 1
     else
       if id then call('HDEL', prefix .. 'job_names', id) end
       if policy or kids or workflow then forget_links(number, workflow) end
+      if steps then call('UNLINK', steps_key(number), events_key(number)) end
       call('UNLINK', job_key(number), doc_key(number), tries_key(number))
       gone[#gone + 1] = number
     end

@@ -10,10 +10,11 @@ for _, worker in ipairs(call('ZRANGE', key(pool, 'workers'), 0, -1)) do
   call('DEL', worker_key(pool, worker))
 end
 for _, number in ipairs(call('ZRANGE', key(pool, 'jobs'), 0, -1)) do
-  local job = call('HMGET', job_key(number), 'id', 'owner', 'iff', 'kids', 'wf')
+  local job = call('HMGET', job_key(number), 'id', 'owner', 'iff', 'kids', 'wf', 'steps')
   if job[1] then call('HDEL', prefix .. 'job_names', job[1]) end
   if job[2] then call('SREM', held_key(job[2]), number) end
   if job[3] or job[4] or job[5] then forget_links(number, job[5]) end
+  if job[6] then call('UNLINK', steps_key(number), events_key(number)) end
   call('UNLINK', job_key(number), doc_key(number), tries_key(number))
 end
 for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do

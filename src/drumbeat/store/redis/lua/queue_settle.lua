@@ -1,6 +1,6 @@
 -- needs: jobs, lanes, claim, verdicts, flows
 -- Apply each outcome if the job's current claim is still the same, then claim more jobs.
--- An outcome: job id, epoch, outcome, result or nil, error or nil, retry delay, fatal.
+-- An outcome: job id, epoch, outcome, result or nil, error or nil, retry delay, fatal, known events or nil.
 local holder, verdicts, pool = ARGV[1], cmsgpack.unpack(ARGV[2]), given(ARGV[3])
 if pool then expect_pool(pool) end
 local at, stale = now(), {}
@@ -8,7 +8,7 @@ for n, verdict in ipairs(verdicts) do
   local number = number_of(verdict[1])
   local row = peek(number)
   if holds(row, holder, int(verdict[2])) then
-    settle(number, row, verdict[3], verdict[4], verdict[5], verdict[6], verdict[7], at)
+    settle(number, row, verdict[3], verdict[4], verdict[5], verdict[6], verdict[7], verdict[8], at)
   else
     stale[#stale + 1] = n - 1
   end

@@ -91,6 +91,7 @@ DELETE FROM drumbeat.samples WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.logs WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.job_attempts WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.job_links WHERE child_seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
+DELETE FROM drumbeat.job_steps WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.job_counts WHERE pool_id = :pool_id;
@@ -798,6 +799,9 @@ SELECT DISTINCT l.parent_seq FROM drumbeat.job_links l JOIN drumbeat.jobs c ON c
 -- name: prune_links
 DELETE FROM drumbeat.job_links WHERE @listed(child_seq, :numbers);
 
+-- name: prune_job_steps
+DELETE FROM drumbeat.job_steps WHERE @listed(seq, :numbers);
+
 -- name: prune_attempts
 DELETE FROM drumbeat.job_attempts WHERE @listed(seq, :numbers);
 
@@ -812,6 +816,9 @@ SELECT COUNT(*) AS rows FROM drumbeat.group_claims;
 
 -- name: count_job_links
 SELECT COUNT(*) AS rows FROM drumbeat.job_links;
+
+-- name: count_job_steps
+SELECT COUNT(*) AS rows FROM drumbeat.job_steps;
 
 -- name: find_numbers
 SELECT seq, given_id FROM drumbeat.jobs WHERE @among(given_id, :names);
@@ -880,3 +887,25 @@ SELECT * FROM drumbeat.jobs
 -- name: count_workflow
 SELECT status, COUNT(*) AS jobs FROM drumbeat.jobs
  WHERE workflow_id = :workflow_id AND workflow_id IS NOT NULL GROUP BY status;
+
+-- name: list_job_steps
+SELECT * FROM drumbeat.job_steps WHERE seq = CAST(:seq AS BIGINT);
+
+-- name: lock_job
+-- Locked until commit: an attempt that waits for an event ends either before the event is sent, and is woken, or after that, and
+-- then sees the number of events.
+SELECT seq, pool_id, status, events_sent FROM drumbeat.jobs WHERE seq = CAST(:seq AS BIGINT) @for_update;
+
+-- name: list_events_named
+SELECT kind, finished_at FROM drumbeat.job_steps WHERE seq = CAST(:seq AS BIGINT) AND name = :name AND kind IN ('event', 'sent');
+
+-- name: add_event
+INSERT INTO drumbeat.job_steps (seq, n, name, kind, result, started_at, finished_at, epoch)
+VALUES (CAST(:seq AS BIGINT), CAST(:n AS INTEGER), :name, 'sent', CAST(:result AS @document), @now, @now, 0);
+
+-- name: note_event
+-- A delayed job that waits for the event is due now; a claim makes it ready.
+UPDATE drumbeat.jobs
+   SET has_steps = 1, events_sent = events_sent + 1,
+       not_before = CASE WHEN CAST(:wakes AS INTEGER) = 1 AND delayed = 1 AND not_before > @now THEN @now ELSE not_before END
+ WHERE seq = CAST(:seq AS BIGINT);

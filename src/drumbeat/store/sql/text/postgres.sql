@@ -524,3 +524,29 @@ RETURNING 1;
 -- name: add_links
 INSERT INTO drumbeat.job_links (child_seq, parent_seq)
 SELECT CAST(e ->> 0 AS bigint), CAST(e ->> 1 AS bigint) FROM json_array_elements(CAST(:links AS json)) AS listed (e);
+
+-- name: record_steps
+-- The jobs are locked until commit, in one order: a job that is taken back is read by its next worker with all these steps, or
+-- with none of them.
+WITH given AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(CAST(:steps AS json)) AS v (
+        seq bigint, epoch bigint, n integer, name text, kind text, result text, error text, started_at bigint,
+        finished_at bigint, until bigint)
+), held AS MATERIALIZED (
+    SELECT j.seq, j.lease_epoch, j.has_steps FROM drumbeat.jobs j
+     WHERE j.seq = ANY(ARRAY(SELECT seq FROM given))
+       AND EXISTS (SELECT 1 FROM given v WHERE v.seq = j.seq AND v.epoch = j.lease_epoch)
+       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+                     AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
+     ORDER BY j.seq FOR UPDATE
+), marked AS (
+    UPDATE drumbeat.jobs j SET has_steps = 1 FROM held WHERE j.seq = held.seq AND held.has_steps = 0
+), added AS (
+    INSERT INTO drumbeat.job_steps (seq, n, name, kind, result, error, started_at, finished_at, until, epoch)
+    SELECT v.seq, v.n, v.name, v.kind, CAST(v.result AS json), v.error, v.started_at, v.finished_at, v.until, v.epoch
+      FROM given v JOIN held ON held.seq = v.seq AND held.lease_epoch = v.epoch
+    ON CONFLICT (seq, n) DO UPDATE
+       SET name = excluded.name, kind = excluded.kind, result = excluded.result, error = excluded.error,
+           started_at = excluded.started_at, finished_at = excluded.finished_at, until = excluded.until, epoch = excluded.epoch
+)
+SELECT seq, lease_epoch FROM held;

@@ -658,6 +658,29 @@ SELECT * FROM jobs
 INSERT INTO job_links (child_seq, parent_seq)
 SELECT e.value[0]::BIGINT, e.value[1]::BIGINT FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:links{}))) e;
 
+-- name: record_steps
+-- There is one writer at a time, so a job that is held when it is read is held until the end.
+SELECT DISTINCT j.seq, j.lease_epoch FROM jobs j
+  JOIN (SELECT e.value:seq::BIGINT AS seq, e.value:epoch::BIGINT AS epoch FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:steps{}))) e) v
+    ON j.seq = v.seq AND j.lease_epoch = v.epoch
+ WHERE j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance;
+@if_any UPDATE jobs SET has_steps = 1 WHERE seq IN (:chosen...);
+DELETE FROM job_steps
+ USING (SELECT e.value:seq::BIGINT AS seq, e.value:n::INTEGER AS n FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:steps{}))) e) v
+ WHERE job_steps.seq = v.seq AND job_steps.n = v.n AND job_steps.seq IN (:chosen...);
+INSERT INTO job_steps (seq, n, name, kind, result, error, started_at, finished_at, until, epoch)
+SELECT v.seq, v.n, v.name, v.kind, v.result, v.error, v.started_at, v.finished_at, v.until, v.epoch
+  FROM (SELECT e.value:seq::BIGINT AS seq, e.value:epoch::BIGINT AS epoch, e.value:n::INTEGER AS n, e.value:name::VARCHAR AS name,
+               e.value:kind::VARCHAR AS kind, e.value:result::VARCHAR AS result, e.value:error::VARCHAR AS error,
+               e.value:started_at::BIGINT AS started_at, e.value:finished_at::BIGINT AS finished_at, e.value:until::BIGINT AS until
+          FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:steps{}))) e) v
+  JOIN jobs j ON j.seq = v.seq AND j.lease_epoch = v.epoch
+ WHERE j.seq IN (:chosen...);
+
+-- name: add_event
+INSERT INTO job_steps (seq, n, name, kind, result, started_at, finished_at, epoch)
+SELECT CAST(:seq AS BIGINT), CAST(:n AS INTEGER), :name, 'sent', :result, @now, @now, 0;
+
 -- name: list_unreaped_workers
 SELECT worker_id FROM workers WHERE pool_id = :pool_id AND ended_at IS NOT NULL AND reaped_at IS NULL
  ORDER BY ended_at LIMIT :limit;

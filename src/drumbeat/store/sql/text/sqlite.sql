@@ -369,3 +369,28 @@ RETURNING 1;
 -- name: add_links
 INSERT INTO job_links (child_seq, parent_seq)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:links);
+
+-- name: record_steps
+-- There is one writer at a time, so a job that is held by the first statement is held by the last.
+INSERT INTO job_steps (seq, n, name, kind, result, error, started_at, finished_at, until, epoch)
+SELECT j.seq, v.n, v.name, v.kind, v.result, v.error, v.started_at, v.finished_at, v.until, v.epoch
+  FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch, json_extract(value, '$.n') AS n,
+               json_extract(value, '$.name') AS name, json_extract(value, '$.kind') AS kind, json_extract(value, '$.result') AS result,
+               json_extract(value, '$.error') AS error, json_extract(value, '$.started_at') AS started_at,
+               json_extract(value, '$.finished_at') AS finished_at, json_extract(value, '$.until') AS until
+          FROM json_each(:steps)) v
+  JOIN jobs j ON j.seq = v.seq
+ WHERE j.status = 'claimed' AND +j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+   AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
+ON CONFLICT (seq, n) DO UPDATE
+   SET name = excluded.name, kind = excluded.kind, result = excluded.result, error = excluded.error,
+       started_at = excluded.started_at, finished_at = excluded.finished_at, until = excluded.until, epoch = excluded.epoch;
+UPDATE jobs SET has_steps = 1
+  FROM (SELECT DISTINCT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch FROM json_each(:steps)) v
+ WHERE jobs.seq = v.seq AND jobs.has_steps = 0 AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
+   AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch;
+SELECT j.seq, j.lease_epoch
+  FROM (SELECT DISTINCT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch FROM json_each(:steps)) v
+  JOIN jobs j ON j.seq = v.seq
+ WHERE j.status = 'claimed' AND +j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+   AND j.lease_instance = :instance AND j.lease_epoch = v.epoch;

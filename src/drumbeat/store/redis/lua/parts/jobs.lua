@@ -4,7 +4,7 @@ local quoted = cjson.encode
 local RAW = {
   doc = ',"doc":', result = ',"result":', progress = ',"progress":', attempts = ',"attempts":', failures = ',"failures":',
   crashes = ',"crashes":', suspicions = ',"suspicions":', begun = ',"begun":', extended = ',"extended":', epoch = ',"epoch":', cancel = ',"cancel":', ['until'] = ',"until":', not_before = ',"not_before":',
-  waits = ',"waits":', any = ',"any":', kids = ',"kids":', pri = ',"pri":',
+  waits = ',"waits":', any = ',"any":', kids = ',"kids":', pri = ',"pri":', steps = ',"steps":', events = ',"events":',
   created = ',"created":', owner = ',"owner":', claimed = ',"claimed":', finished = ',"finished":',
 }
 local QUOTED = {
@@ -13,7 +13,7 @@ local QUOTED = {
 }
 local STANDING = {
   'status', 'owner', 'epoch', 'pool', 'lane', 'pri', 'uk', 'cancel', 'attempts', 'failures', 'crashes', 'suspicions', 'ma', 'mc', 'claimed', 'begun',
-  'last_error', 'progress', 'note', 'id', 'until', 'company', 'extended', 'kids',
+  'last_error', 'progress', 'note', 'id', 'until', 'company', 'extended', 'kids', 'steps', 'events',
 }
 
 local function job_key(number)
@@ -26,6 +26,16 @@ end
 
 local function tries_key(number)
   return prefix .. 'tries:' .. number
+end
+
+-- The steps of a job: a hash of JSON texts by position.
+local function steps_key(number)
+  return prefix .. 'steps:' .. number
+end
+
+-- The events of a job by name: ``sent``, or ``wait`` while the job waits for an event that was not sent yet.
+local function events_key(number)
+  return prefix .. 'events:' .. number
 end
 
 -- A holder is a JSON array of pool, worker id and process; equal holders are always equal texts.

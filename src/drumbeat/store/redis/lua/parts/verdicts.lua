@@ -104,7 +104,7 @@ local function count_begun(holder)
   return most
 end
 
-local function settle(number, row, outcome, result, failure, retry, fatal, at)
+local function settle(number, row, outcome, result, failure, retry, fatal, seen, at)
   if outcome == 'crashed' then return lose(number, row, failure or 'its worker was lost', 0, at) end
   close_attempt(number, row, outcome, failure, at)
   if outcome == 'done' then
@@ -113,6 +113,10 @@ local function settle(number, row, outcome, result, failure, retry, fatal, at)
   elseif outcome == 'released' then
     if row.begun then set(row, 'attempts', int(row.attempts - 1)) end
     give_back(number, row, at, at)
+  elseif outcome == 'suspended' then
+    if row.begun then set(row, 'attempts', int(row.attempts - 1)) end
+    local missed = seen and tonumber(row.events or 0) > seen
+    give_back(number, row, missed and at or at + retry, at)
   elseif outcome == 'cancelled' then
     if failure then set(row, 'last_error', failure) end
     end_as(number, row, 'cancelled', at)

@@ -1,0 +1,129 @@
+"""Records the steps of all jobs that a worker runs: those that finish while one write runs are written together by the next."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import StoreUnavailable
+from drumbeat.core.job import JobId, Token
+from drumbeat.core.job_step import JobStep, NewStep
+from drumbeat.pool.own_transaction import stale_write
+from drumbeat.pool.worker.claims import Claims
+from drumbeat.runtime.timeouts import describe
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 500  #: the most steps that are written in one transaction
+_PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: first and longest pause before a store error is retried
+
+Waiting = tuple[NewStep, "asyncio.Future[None] | None"]
+
+
+class StepWriter:
+    """Writes steps in batches, in the order in which they finished. Belongs to the worker's event loop."""
+
+    def __init__(self, claims: Claims, clock: Clock, forget: Callable[[Token], bool]) -> None:
+        """``forget`` is called with the token of a job that was taken from this worker, and stops its handler."""
+        self._claims = claims
+        self._clock = clock
+        self._forget = forget
+        self._waiting: list[Waiting] = []
+        self._wake = asyncio.Event()
+        self._is_closed = False
+
+    async def read(self, job_id: JobId) -> Sequence[JobStep]:
+        """Read what is recorded of a job. Waits until the store answers."""
+        pause = _PAUSES[0]
+        while True:
+            try:
+                return await self._claims.steps.list(job_id)
+            except StoreUnavailable as exc:
+                log.warning("failed to read the steps of job %s: %s; retrying", job_id, exc)
+            await self._clock.sleep(pause)
+            pause = min(pause * 2, _PAUSES[1])
+
+    async def write(self, new: NewStep) -> None:
+        """Record a step. If the caller is cancelled, the step is still recorded before this raises CancelledError, so that a
+        worker that is asked to stop does not lose a finished step."""
+        if self._is_closed:
+            raise stale_write(new.token)
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((new, written))
+        self._wake.set()
+        try:
+            await asyncio.shield(written)
+        except asyncio.CancelledError:
+            await asyncio.wait([written])
+            if not written.cancelled():
+                written.exception()
+            raise
+
+    def write_later(self, new: NewStep) -> None:
+        """Record a step together with the next one."""
+        self._waiting.append((new, None))
+
+    async def sleep(self, duration: timedelta) -> None:
+        await self._clock.sleep(duration)
+
+    async def run(self) -> None:
+        """Write steps until this is cancelled."""
+        batch: list[Waiting] = []
+        try:
+            while True:
+                await self._wake.wait()
+                await asyncio.sleep(0)  # handlers that are ready now finish their steps before the write begins
+                self._wake.clear()
+                while self._waiting:
+                    batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+                    await self._write(batch)
+        finally:
+            self._is_closed = True
+            for _, written in (*batch, *self._waiting):
+                if written is not None:
+                    written.cancel()
+
+    async def _write(self, batch: Sequence[Waiting]) -> None:
+        pause = _PAUSES[0]
+        while True:
+            try:
+                stale = await self._claims.record_steps([new for new, _ in batch])
+            except StoreUnavailable as exc:
+                log.warning("failed to record %d steps: %s; retrying", len(batch), exc)
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, _PAUSES[1])
+            except Exception as exc:
+                await self._write_one_by_one(batch, exc)
+                return
+            else:
+                self._settle(batch, set(stale))
+                return
+
+    async def _write_one_by_one(self, batch: Sequence[Waiting], exc: Exception) -> None:
+        """Write steps one by one after the store has refused them together; a step that it refuses fails its attempt."""
+        if len(batch) == 1:
+            _answer(batch[0], exc)
+            return
+        log.warning("the store refused %d steps: %s; writing them one by one", len(batch), describe(exc))
+        for each in batch:
+            await self._write([each])
+
+    def _settle(self, batch: Sequence[Waiting], stale: set[Token]) -> None:
+        for token in stale:
+            if self._forget(token):
+                log.warning("job %s was taken from this worker; its step is dropped", token.job_id)
+        for each in batch:
+            token = each[0].token
+            _answer(each, stale_write(token) if token in stale else None)
+
+
+def _answer(waiting: Waiting, exc: Exception | None) -> None:
+    """Let the caller of ``write`` go on, or raise an error there."""
+    written = waiting[1]
+    if written is None or written.done():
+        return
+    if exc is None:
+        written.set_result(None)
+    else:
+        written.set_exception(exc)
