@@ -16,6 +16,7 @@ from drumbeat.pool.worker.attempt import AttemptRunner, TakenAway, in_time
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.in_flight import InFlight, InFlightJob, JobState
 from drumbeat.pool.worker.lease_keeper import LeaseKeeper
+from drumbeat.pool.worker.notification_pause import SHORTEST, NotificationPause
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.pool.worker.own_commit import confirm_outcome
 from drumbeat.pool.worker.result_writer import ResultWriter
@@ -30,7 +31,6 @@ _YIELD_EVERY = 16  #: after this many jobs a task yields to other tasks
 _BATCH = 16  #: with this many outcomes, write them without waiting for more
 _GRACE = timedelta(seconds=5)  #: time limit for releasing jobs on exit, and for handlers in threads to stop
 _PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: first and longest pause before a store error is retried
-_EMPTY_PAUSES = (timedelta(milliseconds=5), timedelta(seconds=1))  #: shortest and longest wait while notifications bring no job
 
 
 class JobWorkload:
@@ -71,7 +71,7 @@ class JobWorkload:
         self._may_claim = True
         self._leaving = False
         self._exchanging = False  #: a call to the store is in progress that may claim jobs
-        self._empty_claims = 0  #: claims in a row that brought no job
+        self._pause = NotificationPause(clock)
         self._waits_for_others = False  #: the wait for expired claims of other workers has been logged
         self._waited = False  #: the next claim follows a wait for notifications
         self._memory_checked = timedelta()
@@ -249,8 +249,8 @@ class JobWorkload:
                 within.total_seconds(),
             )
         began = self._clock.elapsed()
-        notified = await self._claims.wait(min(max(within, _EMPTY_PAUSES[0]), IDLE))
-        await self._pause(began, notified=notified)
+        notified = await self._claims.wait(min(max(within, SHORTEST), IDLE))
+        await self._pause.sleep(began, notified=notified)
 
     def _begin(self, jobs: tuple[Job, ...]) -> None:
         self.in_flight.add(jobs, self._keeper.unsent)
@@ -326,7 +326,7 @@ class JobWorkload:
         """Note that a claim for ``asked`` jobs returned ``got`` jobs. Returns whether the worker can exit: no job is left."""
         if asked:
             self._may_claim = got >= asked
-            self._empty_claims = 0 if got else self._empty_claims + 1
+            self._pause.note_claim(bool(got))
             self._suspect_orders(got)
             if got < asked and (self._plan.mode is Mode.LOOP or self.in_flight.held_count):
                 self._wants_jobs.set()
@@ -391,14 +391,7 @@ class JobWorkload:
                 log.warning("failed to wait for new jobs: %s; retrying", exc, exc_info=not isinstance(exc, StoreUnavailable))
                 await self._clock.sleep(_PAUSES[1])
                 notified = False
-            await self._pause(began, notified=notified)
+            await self._pause.sleep(began, notified=notified)
             self._waited = True
             self._may_claim = True
             self._wake.set()
-
-    async def _pause(self, began: timedelta, *, notified: bool) -> None:
-        """Sleep after a notification: the more notifications in a row brought no job, the longer."""
-        if notified and self._empty_claims > 1:
-            least = min(_EMPTY_PAUSES[0] * 2 ** min(self._empty_claims, 20), _EMPTY_PAUSES[1])
-            await self._clock.sleep(max(began + least - self._clock.elapsed(), timedelta()))
-        self._empty_claims = self._empty_claims if notified else 0
