@@ -130,5 +130,5 @@ def _summary(done: Sequence[WorkerSummary]) -> str:
     others = ended - finished - failed
     more = f", {others} cancelled, requeued or taken over by another worker" if others else ""
     attempts = "1 attempt" if ended == 1 else f"{ended} attempts"
-    done = "1 job is done" if finished == 1 else f"{finished} jobs are done"
-    return f"{attempts} ended: {done}, {failed} failed{more}"
+    jobs = "1 job is done" if finished == 1 else f"{finished} jobs are done"
+    return f"{attempts} ended: {jobs}, {failed} failed{more}"

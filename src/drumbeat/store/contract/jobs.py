@@ -11,10 +11,11 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.counting import CountsContract
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, new_pool, unique
 from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
+from drumbeat.store.contract.job_changes import JobChangesContract
 from drumbeat.store.interface import Due, Store
 
 
-class JobsContract(CountsContract):
+class JobsContract(CountsContract, JobChangesContract):
     @pytest.mark.parametrize("job_id", ["j999999999999", "nobody-pushed"])
     async def test_an_unknown_job_is_not_found(self, store: Store, job_id: str) -> None:
         with pytest.raises(NotFound, match=job_id):
@@ -278,39 +279,6 @@ class JobsContract(CountsContract):
         again = await store.jobs.get(poisoned.job_id)
         assert (again.status, again.failures, again.crashes, again.finished_at) == (JobStatus.PENDING, 0, 0, None)
         assert {job.payload for job in await store.queue.claim(claiming(pool, limit=9))} == {1, 2}
-
-    async def test_pending_jobs_get_another_priority(self, store: Store, pool: PoolRow) -> None:
-        first, second, third = await pushed(store, pool, 1, 2, 3)
-        running = await claimed(store, pool)
-
-        changed = await store.jobs.change_pending(pool.pool_id, [first, third, JobId("unknown")], priority=5)
-
-        assert [*changed] == [third]
-        assert [(await store.jobs.get(each)).priority for each in (running.job_id, second, third)] == [0, 0, 5]
-        assert [(await claimed(store, pool)).job_id for _ in range(2)] == [third, second]
-
-    async def test_pending_jobs_get_another_start(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
-        now, [sooner] = await store.now(), await pushed(store, pool, 1, delay=30 * MINUTE)
-        [later] = await pushed(store, pool, 2)
-
-        assert [*await store.jobs.change_pending(pool.pool_id, [sooner], run_at=now)] == [sooner]
-        assert [*await store.jobs.change_pending(pool.pool_id, [later], run_at=now + 10 * MINUTE, priority=-1)] == [later]
-
-        counts = await store.jobs.counts(pool.pool_id)
-        assert (counts.ready, counts.delayed) == (1, 1)
-        assert (await store.jobs.get(later)).not_before == now + 10 * MINUTE
-        assert (await claimed(store, pool)).job_id == sooner
-        assert [*await store.queue.claim(claiming(pool))] == []
-        await elapse(11 * MINUTE)
-        assert (await claimed(store, pool)).job_id == later
-
-    async def test_jobs_that_ended_and_those_of_other_pools_are_not_changed(self, store: Store, pool: PoolRow) -> None:
-        other = await store.pools.create(new_pool())
-        [elsewhere], [cancelled] = await pushed(store, other, 1), await pushed(store, pool, 1)
-        await store.jobs.cancel([cancelled])
-
-        assert [*await store.jobs.change_pending(pool.pool_id, [elsewhere, cancelled], priority=5)] == []
-        assert (await store.jobs.get(elsewhere)).priority == 0
 
     async def test_how_long_until_a_job_comes_due(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         plain, able = claiming(pool), claiming(pool, types=("t",), capabilities=("gpu",))
