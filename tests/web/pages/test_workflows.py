@@ -70,7 +70,7 @@ async def test_a_workflow_is_reached_drawn_and_followed_live(page: Page, served:
         await expect(page.get_by_label("Done", exact=True)).to_have_text("1")
 
         await page.get_by_role("button", name="Cancel workflow").click()
-        await page.get_by_role("dialog").get_by_role("button", name="Cancel workflow").click()
+        await page.get_by_role("alertdialog").get_by_role("button", name="Cancel workflow").click()
         await expect(page.get_by_label("Cancelled", exact=True)).to_have_text("60")
         await page.set_viewport_size(PHONE)
         await check_fits(page)
