@@ -78,7 +78,9 @@ def worked(folder: Path, url: str) -> int:
     options = ["--drain", "--lease", "1s", "--concurrency", "3", "--handler", "handlers:order"]
     command = [sys.executable, "-m", "drumbeat", "pool", "work", HOME, *options]
     environment = {**os.environ, "DRUMBEAT_STORE": url, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True
+    )
     with cleared_away([process]):
         return process.wait(PATIENCE)
 
