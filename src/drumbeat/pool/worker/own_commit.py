@@ -29,7 +29,11 @@ async def outcome_to_write(claims: Claims, clock: Clock, held: InFlightJob, outc
             raise
         return JobOutcome(token=held.token, outcome=held.stop_outcome)
     if is_done and outcome.outcome is not AttemptOutcome.DONE:
-        log.warning("job %s is done, although its handler then ended as %s", held.job.job_id, outcome.outcome)
+        log.warning(
+            "job %s stays done: its handler completed it in a transaction of its own, and failed only after that (%s)",
+            held.job.job_id,
+            outcome.outcome,
+        )
     if is_done or outcome.outcome is not AttemptOutcome.DONE:
         return None if is_done else outcome
     wait = retry_delay(held.job.backoff, held.job.failures + 1, 0.5)
