@@ -65,7 +65,7 @@ def test_a_job_must_match_every_field_of_a_filter(selected: JobFilter, row: Job,
         ({"older_than": "soon"}, "older_than: expected a timedelta or seconds"),
         ({"priority": "high"}, "priority: expected a whole number, got 'high'"),
         ({"error": 5}, "error: expected text, got 5"),
-        ({"type": "a"}, "expected a JobFilter, or an object of statuses, job_type"),
+        ({"type": "a"}, "expected a JobFilter, or an object with fields among statuses, job_type"),
     ],
 )
 def test_a_wrong_field_of_a_filter_is_named(fields: dict[str, Any], message: str) -> None:

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from drumbeat.store.interface import RunChange, Store, WorkerChange
 
 RUN = RunId("r1")
 SECOND = timedelta(seconds=1)
+STALE_AFTER, LOST_AFTER = timedelta(hours=1), timedelta(hours=3)  #: so long that no slow machine changes who is stale
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = {"scenario_name": "smoke", "table_name": "orders", "table_type": "HYBRID", "warehouse": "wh", "warehouse_size": "S"}
 STATE = {"find_max": {"step": 2}, "qps": {"integral": 0.5}}
@@ -131,7 +133,8 @@ class SnowflakeSql:
 async def build(store: Store, sql: Sql) -> None:
     """The whole scene."""
     run = Run(run_id=RUN, name="a run", config=CONFIG, template_id="t1", expected_workers=8)
-    home = pool(RUN, PoolKind.BENCH)
+    usual = pool(RUN, PoolKind.BENCH)
+    home = replace(usual, thresholds=replace(usual.thresholds, stale_after=STALE_AFTER, lost_after=LOST_AFTER))
     await store.runs.create(run, home)
     await _move_run(store)
     await _add_workers(store, home)
@@ -283,5 +286,6 @@ async def _add_template(store: Store) -> None:
 
 async def _silence(sql: Sql) -> None:
     """Two workers were last heard of a while ago: one is stale by now, one is lost."""
-    for worker_id, silent in (("waiting", 40), ("draining", 70)):
-        await sql.run(f"UPDATE workers SET heartbeat_at = heartbeat_at - {silent * 1_000_000} WHERE worker_id = '{worker_id}'")
+    for worker_id, silent in (("waiting", STALE_AFTER * 2), ("draining", LOST_AFTER * 2)):
+        late = silent // timedelta(microseconds=1)
+        await sql.run(f"UPDATE workers SET heartbeat_at = heartbeat_at - {late} WHERE worker_id = '{worker_id}'")

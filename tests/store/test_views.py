@@ -388,7 +388,7 @@ async def test_active_workers_health(sql: Sql) -> None:
         "active": "HEALTHY",
         "draining": "DEAD",
     }
-    assert 40 <= rows["waiting"]["heartbeat_age_seconds"] < 60
+    assert 7200 <= rows["waiting"]["heartbeat_age_seconds"] < 10_800
     assert (rows["active"]["running_tasks"], rows["waiting"]["running_tasks"]) == (1, 0)
     assert [int(rows["active"][name]) for name in ("vram_total_mb", "vram_used_mb")] == [8000, 1000]
 

@@ -1,4 +1,4 @@
-"""Functions that need no store: generate load on a database, read or simulate a fleet's policy, explain a beat."""
+"""Functions that need no store: generate load on a database, read or simulate a fleet's policy, explain a decision."""
 
 import asyncio
 import os

@@ -14,7 +14,8 @@ JobId = NewType("JobId", str)
 
 
 class JobStatus(StrEnum):
-    """The state of a job. A failed attempt is not a state: it is a row of ``job_attempts``.
+    """The state of a job. A failed attempt is not a state: it is a row of ``job_attempts``. After it the job is pending again,
+    or poisoned if it has no attempts left: then it is not tried again.
 
     waiting ─▶ pending ⇄ claimed ─▶ done
        │          │         ├─────▶ poisoned ─▶ pending or waiting (requeued by hand)

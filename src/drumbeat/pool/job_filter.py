@@ -80,7 +80,7 @@ def as_filter(given: "JobFilter | Mapping[str, Any]") -> JobFilter:
         return given
     names = [each.name for each in fields(JobFilter)]
     if not isinstance(given, Mapping) or not set(given) <= set(names):
-        raise InvalidInput(f"expected a JobFilter, or an object of {', '.join(names)}; got {str(given)[:80]!r}")
+        raise InvalidInput(f"expected a JobFilter, or an object with fields among {', '.join(names)}; got {str(given)[:80]!r}")
     return JobFilter(**given)
 
 

@@ -213,7 +213,10 @@ class WorkerLifecycle:
                 self._clock, self._connection.call_timeout, self._heartbeat.leave(end.status, end.reason, change)
             )
         except Exception as exc:
-            log.warning("failed to record that this worker left: %s; its row stays live until it is marked lost", describe(exc))
+            log.warning(
+                "failed to record that this worker left: %s; it is shown as live until a controller marks it as lost",
+                describe(exc),
+            )
 
     async def _run_heartbeat(self) -> None:
         try:

@@ -192,7 +192,7 @@ class EngineGroup:
         raise refused
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Let every engine that remembers refusals forget them."""
+        """Let every engine that remembers refusals forget those of the pool."""
         for member in self._members:
             if isinstance(member, ForgetsRefusals):
                 member.forget_refusals(pool_id)

@@ -1,4 +1,7 @@
-"""In-loop triggers: after a push, the beat runs as a task in the caller's event loop, and the caller does not wait for it."""
+"""In-loop triggers: after a push, a beat (one pass of the control loop) runs as a task in the caller's event loop.
+
+The caller does not wait for it.
+"""
 
 import asyncio
 import logging

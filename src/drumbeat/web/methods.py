@@ -1,4 +1,4 @@
-"""HTTP methods of API paths: HEAD (except on endless streams), OPTIONS, and 405 for methods that a path does not have."""
+"""Answers HEAD (except on endless streams) and OPTIONS on API paths, and 405 for methods that a path does not have."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -41,8 +41,8 @@ def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Ma
     found = find_machine(ref or name, folder)
     if found is None:
         raise NotFound(
-            f"no machine {name!r}: name its file under machines: in the machine's own file, or create {folder / name}.yml, "
-            f"or give --machines {name}=FILE"
+            f"no machine {name!r}; name its file under 'machines' in the file of the machine that uses it, "
+            f"or create {folder / name}.yml, or give --machines {name}=FILE"
         )
     return found
 

@@ -78,9 +78,9 @@ class KeepsHistory(Protocol):
         ...
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
-        """Return the credits used in this time: as ``estimated`` and, once the server has counted every hour, as ``metered``.
-
-        ``metered`` covers whole hours (``metered_hours`` of them) and any other use in these hours. Raises InvalidInput."""
+        """Return the credits that the warehouse has used in this time: an estimate (``estimated``) and, once the server has
+        billed every hour of it, the bill (``metered``) for whole hours (``metered_hours``), which includes what others have
+        used in these hours. Raises InvalidInput."""
         ...
 
 

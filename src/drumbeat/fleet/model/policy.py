@@ -110,7 +110,7 @@ class FleetPolicy:
         most = max([self.max_workers, *(each.max_workers or 0 for each in self.schedules)])
         if any((each.min_workers or 0) > most for each in self.schedules):
             raise InvalidSettings(
-                f"expected min_workers in every schedule ≤ max_workers ({most}), got more; set both in the schedule"
+                f"expected min_workers ≤ max_workers ({most}) in every schedule, got more; set both in the schedule"
             )
 
     @property

@@ -125,7 +125,11 @@ class TickPusher:
         try:
             await self._push(pool_id, lease, asked + _TRUSTED)
         except Fenced as exc:
-            log.warning("another process pushes the due jobs of schedules of %s: %s", pool_id, exc)
+            log.warning(
+                "stopped pushing the due jobs of the schedules of pool %s, because another process pushes them now: %s",
+                pool_id,
+                exc,
+            )
         finally:
             with suppress(StoreError):
                 await self._store.leases.release(lease)

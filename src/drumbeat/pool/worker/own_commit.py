@@ -29,7 +29,11 @@ async def confirm_outcome(claims: Claims, clock: Clock, held: InFlightJob, outco
             raise
         return JobOutcome(token=held.token, outcome=held.stop_outcome)
     if is_done and outcome.outcome is not AttemptOutcome.DONE:
-        log.warning("job %s is done, although its handler then ended as %s", held.job.job_id, outcome.outcome)
+        log.warning(
+            "job %s stays done: its handler completed it in a transaction of its own, and failed only after that (%s)",
+            held.job.job_id,
+            outcome.outcome,
+        )
     if is_done:
         held.is_settled = True
         return JobOutcome(token=held.token, outcome=AttemptOutcome.DONE)

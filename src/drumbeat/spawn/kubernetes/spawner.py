@@ -92,7 +92,9 @@ class KubernetesSpawner:
                 if started is not None:
                     self._seen[name] = started.metadata.uid
                     return self._instance(name, started, pods)
-        raise SpawnAmbiguous(f"{_subject(name)}: its Job ended or vanished at every try; list the workers before trying again")
+        raise SpawnAmbiguous(
+            f"{_subject(name)} may run: each Job created for it ended or vanished at once; list the workers before trying again"
+        )
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         self._check_open()

@@ -105,7 +105,8 @@ record "$$code"
 
 
 def submitted_script(script: Path) -> str:
-    """Return the script that Slurm gets. It contains no secrets, because other users of the cluster might read it."""
+    """Return the script to submit to Slurm: it runs the file ``script``, which only this user can read. It contains no secrets,
+    because other users of the cluster might read it."""
     return _SUBMITTED.format(parent=quote(str(script.parent.parent)), script=quote(str(script)))
 
 

@@ -286,7 +286,12 @@ class SlurmSpawner:
             return instance
         now = await in_thread(self._folder.find, run.path.name)
         kept = now.job_id if now is not None and now.is_claimed and now.job_id in twins else twins[0]
-        log.warning("worker %s of %s was submitted twice; keeping job %s", run.worker_id, run.pool_id, kept)
+        log.warning(
+            "worker %s of pool %s was submitted twice; keeping Slurm job %s, cancelling the others",
+            run.worker_id,
+            run.pool_id,
+            kept,
+        )
         await self._commands.cancel(jobs=[each for each in twins if each != kept])
         return await self._submitted(run, kept or twins[0])
 

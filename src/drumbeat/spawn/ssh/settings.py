@@ -76,7 +76,7 @@ class SshSettings:
             raise InvalidSettings(f"SSH: expected a host with the labels {dict(self.labels)}, but no host has them")
         for what, path in (("key_file", self.key_file), ("known_hosts", self.known_hosts)):
             if path is not None and not path.expanduser().is_file():
-                raise InvalidSettings(f"SSH: expected a file in {what}, but there is no file {path}")
+                raise InvalidSettings(f"SSH: expected {what} to name a file, but there is no file {path}")
 
     @property
     def chosen_hosts(self) -> Sequence[SshHost]:

@@ -73,10 +73,10 @@ class Queue(Protocol):
     async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
         """Claim ready jobs, highest priority first, then oldest; no two claims ever get the same job.
 
-        Increases each job's epoch; counts an attempt unless the worker prefetches (``ahead``). Skips jobs that are not due yet,
-        jobs of a group that has reached its limit or rate, and jobs that need a capability the worker lacks. Returns no jobs
-        of a paused pool, and none to a worker that was asked to drain or has ended. A worker that never joined, and so has no
-        row, can claim jobs too (``drumbeat.testing`` does so).
+        Increases each job's epoch (the number of its claim, which later writes must name); counts an attempt unless the worker
+        prefetches (``ahead``). Skips jobs that are not due yet, jobs of a group that has reached its limit or rate, and jobs
+        that need a capability the worker lacks. Returns no jobs of a paused pool, and none to a worker that was asked to drain
+        or has ended. A worker that never joined, and so has no row, can claim jobs too (``drumbeat.testing`` does so).
 
         A job that must run alone goes only to a worker that holds no other job (``alone``), and is the only job returned.
         With a ``limit`` of 1 such a job is claimed in queue order; with a higher limit, only if no other job can be claimed.
