@@ -2,20 +2,25 @@
 
 import inspect
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
+from nicegui import Client
+from nicegui.page import page
 
 import drumbeat.fleet
 from drumbeat.bench.control.modes.stability import LevelOutcome
 from drumbeat.bench.explain.figures import EndReason, StepOutcome
 from drumbeat.bench.model import FindMaxStatus, LoadMode, ScalingMode
 from drumbeat.bench.model.view import Action as RunAction
-from drumbeat.bench.results.compare.changes import FigureChange
+from drumbeat.bench.results.compare.changes import BEST_LEVEL, BEST_QPS, KNEE, FigureChange
+from drumbeat.bench.results.conclusion import COMPLETED, FAILED, PENDING, SKIPPED
+from drumbeat.client import Pool
+from drumbeat.core.clock import ManualClock
 from drumbeat.core.event import EventType
 from drumbeat.core.job import AttemptOutcome, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId
@@ -26,9 +31,12 @@ from drumbeat.fleet.model.action import Action as FleetAction
 from drumbeat.fleet.simulate.values import SimulationResult
 from drumbeat.pool.schedules.model import MissedTicks
 from drumbeat.triggers.model import BeatKind, TriggerType
-from drumbeat.web.pages import plain_words
+from drumbeat.web.pages import actions, plain_words
+from drumbeat.web.pages.fleet_policy import PolicyForm
 from drumbeat.web.pages.plain_words import Words, job_status, plain, plain_action
 from drumbeat.web.pages.policy_labels import IF_EMPTY, LABELS, LIMITS
+from drumbeat.web.pages.pools_operations import _ChangeForm
+from drumbeat.web.roles import AuthMethod, Caller, Role
 
 FLEET = Path(drumbeat.fleet.__file__).parent
 SIMULATED = tuple(each.name for each in fields(SimulationResult) if each.name != "course")
@@ -61,7 +69,9 @@ def in_fleet(pattern: str) -> set[str]:
         (plain_words.STEP_OUTCOMES, {*LevelOutcome, *StepOutcome, *MODES} - {"TRUE_MAX", "BOUNDED_MAX"}),
         (plain_words.MAXIMUM_TYPES, {"TRUE_MAX", "BOUNDED_MAX"}),
         (plain_words.SEARCH_STAGES, FindMaxStatus),
+        (plain_words.STATISTICS_STATUSES, {COMPLETED, FAILED, PENDING, SKIPPED}),
         (plain_words.CHANGES, FigureChange),
+        (plain_words.COMPARED_FIGURES, {each.name for each in (BEST_LEVEL, BEST_QPS, KNEE)}),
         (plain_words.RUN_ACTIONS, {*map(recorded, get_args(RunAction)), *EventType}),
         (plain_words.FLEET_ACTIONS, {*map(recorded, get_args(FleetAction))}),
         (plain_words.POLICIES, PolicyName),
@@ -87,6 +97,37 @@ def test_every_setting_of_a_policy_has_a_label_with_its_unit_and_says_what_holds
     assert len(set(LABELS.values())) == len(LABELS)
     assert [each.name for each in settings if ("timedelta" in str(each.type)) is not LABELS[each.name].endswith("(s)")] == []
     assert set(IF_EMPTY) == {each.name for each in settings if "None" in str(each.type)}
+
+
+@pytest.fixture
+def on_a_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Elements may be made for an operator, though no browser looks at them."""
+    monkeypatch.setattr(actions, "caller", lambda: Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_here=lambda: True))
+    client = Client(page("/nowhere"))
+    with client:
+        yield
+    client.delete()
+
+
+@pytest.mark.usefixtures("on_a_page")
+def test_the_form_of_a_policy_shows_these_labels_and_what_holds_while_a_field_is_empty() -> None:
+    shown = {name: field.props for name, field in PolicyForm(FleetPolicy())._fields.items()}
+
+    assert set(shown) == set(LABELS) - {"policy", "schedules"}
+    assert {name: props["label"] for name, props in shown.items()} == {name: LABELS[name] for name in shown}
+    assert {name: props.get("placeholder") for name, props in shown.items()} == {name: IF_EMPTY.get(name) for name in shown}
+
+
+@pytest.mark.usefixtures("on_a_page")
+def test_the_form_that_changes_many_jobs_says_which_jobs_are_meant_if_no_status_is_chosen() -> None:
+    form = _ChangeForm(cast(Pool, None), ManualClock())
+    statuses, said = form._fields["statuses"], []
+    for action in ("requeue", "cancel"):
+        form._operation.value = action
+        said.append(statuses.options[""])
+
+    assert said == ["all poisoned jobs", "all unfinished jobs"]
+    assert list(statuses.options.values())[1:] == ["ready or delayed", "in progress", "poisoned", "cancelled"]
 
 
 def test_every_limit_of_a_decision_has_a_label() -> None:
