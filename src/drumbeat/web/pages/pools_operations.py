@@ -19,7 +19,8 @@ from drumbeat.web.pages.job_columns import job_columns
 from drumbeat.web.pages.plain_words import JOB_STATUSES
 
 _OPERATIONS = {"cancel": "Cancel jobs", "requeue": "Requeue jobs"}
-_ANY_STATUS = {"cancel": "all unfinished jobs", "requeue": "all poisoned jobs"}  #: which jobs a filter without status selects
+_STATUSES = {"cancel": (JobStatus.PENDING, JobStatus.CLAIMED), "requeue": (JobStatus.POISONED, JobStatus.CANCELLED)}
+_ANY_STATUS = {"cancel": "unfinished jobs", "requeue": "poisoned jobs"}  #: which jobs a filter without status selects
 _TITLE = "Bulk cancel or requeue"
 _VERBS = {"cancel": "cancelled", "requeue": "requeued"}
 _JOBS = (
@@ -115,8 +116,7 @@ class _ChangeForm:
 
     def _show_statuses(self) -> None:
         """Offer the statuses for the selected action, and hide the preview of the other."""
-        statuses = self._fields["statuses"]
-        statuses.set_options(_choices(str(self._operation.value)), value=statuses.value)
+        self._fields["statuses"].set_options(_choices(str(self._operation.value)), value="")
         self._forget()
 
     def _forget(self) -> None:
@@ -161,8 +161,8 @@ class _ChangeForm:
 
 
 def _choices(operation: str) -> dict[str, str]:
-    """Return the statuses that the form offers for an action; '' stands for every status that the action changes by default."""
-    return {"": _ANY_STATUS[operation], **{name: text for name, text in JOB_STATUSES.items() if name != JobStatus.DONE}}
+    """Return the statuses whose jobs an action can change; '' stands for those that it changes by default."""
+    return {"": _ANY_STATUS[operation], **{each.value: JOB_STATUSES[each] for each in _STATUSES[operation]}}
 
 
 def _minutes(value: float | None) -> timedelta | None:
