@@ -57,7 +57,7 @@ def shots(runs: list[RunId], live: RunId) -> list[Shot]:
         Shot(name="fleets", path="/fleet", heading="Fleet"),
         Shot(name="fleet", path="/fleet/render", heading="render"),
         Shot(name="policy", path="/fleet/render/policy", heading="Policy of render"),
-        Shot(name="simulate", path="/simulate", heading="Simulate a policy", press=("Simulate",), awaits="cost ratio"),
+        Shot(name="simulate", path="/simulate", heading="Simulate a policy", press=("Simulate",), awaits="ideal fleet"),
         Shot(name="triggers", path="/triggers", heading="Triggers"),
         Shot(name="settings", path="/settings", heading="Settings"),
     ]

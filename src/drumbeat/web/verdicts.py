@@ -17,7 +17,7 @@ WORDS = {
     RunVerdict.NO_OBJECTIVE: "no objective set",
     RunVerdict.NOT_MEASURED: "not measured",
 }
-ORPHANED = "no orchestrator"
+ORPHANED = "not controlled (no orchestrator)"
 _CHANGING = frozenset({RunStatus.STARTING, RunStatus.STOPPING, RunStatus.CANCELLING})
 _COLOURS = {
     RunVerdict.PASSED: "positive",
@@ -66,7 +66,7 @@ class Verdicts:
 
 
 def verdict_words(judgement: RunJudgement) -> str | None:
-    """Return the verdict on an ended run as text; for another run ``no orchestrator`` if it is an orphan, else None."""
+    """Return the verdict on an ended run as text; for another run ORPHANED if no orchestrator controls it, else None."""
     if judgement.is_orphan:
         return ORPHANED
     return WORDS.get(judgement.verdict)

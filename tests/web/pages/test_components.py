@@ -84,9 +84,12 @@ BEST = {"connections": 40, "qps": 900.0}
     ("told", "words"),
     [
         ({}, None),
-        ({"best": BEST}, "above 40"),
-        ({"best": BEST, "steps": [(30, "STABLE"), (60, "DEGRADED"), (50, "DEGRADED"), (20, "DEGRADED")]}, "40 to 50"),
-        ({"best": BEST, "knee": FOUND, "result": {"knee": FOUND}}, "40, saturated at 36.2"),
+        ({"best": BEST}, "above 40 connections"),
+        (
+            {"best": BEST, "steps": [(30, "STABLE"), (60, "DEGRADED"), (50, "DEGRADED"), (20, "DEGRADED")]},
+            "40 to 50 connections",
+        ),
+        ({"best": BEST, "knee": FOUND, "result": {"knee": FOUND}}, "40 connections (linear scaling would need 36.2)"),
         ({"best": BEST, "result": {"knee": None}, "badge": "BOUNDED_MAX"}, "not reached"),
         ({"result": {"knee": None}}, None),
     ],

@@ -15,11 +15,11 @@ from web.pages.served import Served
 async def test_a_beat_is_explained_and_a_plan_told(page: Page) -> None:
     await opened(page, "/fleet/render", "render")
     why = page.get_by_role("region", name="Explanation")
-    await expect(why).to_contain_text("queue wants 3: 9 ready jobs, 3 per worker")
+    await expect(why).to_contain_text("3 workers: 9 ready jobs, 3 per worker (rule: queued jobs)")
 
-    row = page.get_by_role("row").filter(has_text="Spawn render-").or_(page.get_by_role("row").filter(has_text="Spawn worker-"))
+    row = page.get_by_role("row").filter(has_text="start worker ")
     await followed(page, row.get_by_role("link"))
-    await expect(why).to_contain_text("Beat 1")
+    await expect(why).to_contain_text("Decision 1")
     await expect(why).to_contain_text("slot 0 is free")
 
     await page.get_by_role("button", name="Preview next decision").click()
@@ -38,7 +38,7 @@ async def test_a_new_beat_and_its_alarms_come_into_view(page: Page, served: Serv
     await expect(page.get_by_text("Alarm: 12 jobs where there were none")).to_be_visible()
     await expect(page.get_by_label("Target workers", exact=True)).to_have_text("5")
     await expect(page.get_by_role("cell", name="no action: it waits for quiet")).to_be_visible()
-    await expect(page.get_by_role("region", name="Explanation")).to_contain_text(f"Beat {last.n + 1}")
+    await expect(page.get_by_role("region", name="Explanation")).to_contain_text(f"Decision {last.n + 1}")
     await check_accessible(page)
 
 
@@ -74,16 +74,16 @@ async def test_a_worker_is_drained_after_a_question(page: Page, served: Served) 
 
 async def test_a_wrong_policy_is_named_at_its_field_and_a_right_one_is_kept(page: Page, served: Served) -> None:
     await opened(page, "/fleet/render/policy", "Policy of render")
-    await expect(page.get_by_label("tasks per worker")).to_be_visible()
+    await expect(page.get_by_label("Queued jobs per worker")).to_be_visible()
     await expect(page.get_by_label("Workers", exact=True)).to_be_hidden()
-    await page.get_by_label("min workers").fill("9")
+    await page.get_by_label("Min workers", exact=True).fill("9")
     await page.get_by_role("button", name="Save").click()
     await expect(page.locator(".q-field--error").first).to_contain_text(
         "expected min_workers ≤ max_workers, got min 9 and max 6"
     )
 
-    await page.get_by_label("min workers").fill("1")
-    await page.get_by_label("max workers").fill("7")
+    await page.get_by_label("Min workers", exact=True).fill("1")
+    await page.get_by_label("Max workers", exact=True).fill("7")
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("heading", name="render", exact=True, level=1)).to_be_visible()
     async with open_store(served.store) as store:
@@ -96,7 +96,7 @@ async def test_a_policy_is_simulated_on_the_built_in_day_and_on_a_trace_of_ones_
     await opened(page, "/simulate", "Simulate a policy")
     await page.get_by_role("button", name="Simulate").click()
     outcome = page.get_by_role("region", name="Simulation result")
-    await expect(outcome.get_by_role("row").filter(has_text="cost ratio")).to_be_visible()
+    await expect(outcome.get_by_role("row").filter(has_text="cost compared with an ideal fleet")).to_be_visible()
     await check_accessible(page)
     await picture(page, "simulated")
 

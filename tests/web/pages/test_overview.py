@@ -15,7 +15,7 @@ async def test_the_first_page_tells_what_is_under_way_and_what_needs_attention(p
     await expect(page.get_by_role("link", name=re.compile("poisoned jobs in mail"))).to_be_visible()
     await expect(page.get_by_role("cell", name="render", exact=True)).to_be_visible()
     await expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
-    await expect(page.get_by_role("link", name=re.compile("run used once is STARTING: no orchestrator"))).to_be_visible()
+    await expect(page.get_by_role("link", name=re.compile("run used once is starting: no orchestrator"))).to_be_visible()
     await expect(page.get_by_role("row").filter(has_text="used once")).to_contain_text("no orchestrator")
 
 

@@ -22,12 +22,12 @@ LONG = "x" * 80  #: where no line can be broken
 
 async def test_a_poisoned_job_is_found_explained_and_requeued(page: Page, served: Served) -> None:
     await opened(page, "/pools/mail?status=poisoned", "mail")
-    await expect(page.get_by_role("cell", name="pending", exact=True)).to_have_count(0)
+    await expect(page.get_by_role("cell", name="ready", exact=True)).to_have_count(0)
     job = page.locator("table[aria-label=Jobs], [aria-label=Jobs]").get_by_role("link").first
     job_id = (await job.inner_text()).strip()
     await job.click()
 
-    await expect(page.get_by_role("region", name="Status explanation")).to_contain_text("it was poisoned because")
+    await expect(page.get_by_role("region", name="Status explanation")).to_contain_text("It was poisoned because")
     await expect(page.get_by_label("Payload")).to_contain_text("@example.org")
     await check_accessible(page)
     await picture(page, "job")
@@ -69,7 +69,7 @@ async def test_a_pool_of_an_odd_name_is_reached_by_every_link_and_one_that_canno
     await opened(page, "/pools", "Pools")
     await followed(page, page.get_by_role("cell").get_by_role("link", name=name, exact=True))
     await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
-    await expect(page.get_by_label(f"Queue of {name} over the last hour")).to_be_visible()
+    await expect(page.get_by_label(f"Jobs and workers of {name} in the last hour")).to_be_visible()
     assert await page.evaluate("window.pwned") is None, "a pool's name is run as a script"
     await followed(page, page.get_by_role("link", name="job #1?"))
     await expect(page.get_by_label("Payload")).to_contain_text('"n"')
@@ -200,7 +200,7 @@ async def test_jobs_are_changed_by_filter_after_a_preview_and_an_error_group_is_
         await store.queue.settle(me, [failed])
 
         await opened(page, "/pools/by-filter", "by-filter")
-        await followed(page, page.get_by_role("link", name="Change jobs by filter"))
+        await followed(page, page.get_by_role("link", name="Bulk cancel or requeue"))
         await page.get_by_label("Type", exact=True).fill("mail")
         await page.get_by_role("button", name="Preview").click()
         await expect(page.get_by_role("status").filter(has_text="2 jobs would be cancelled.")).to_be_visible()

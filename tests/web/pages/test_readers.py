@@ -15,11 +15,11 @@ from web.pages.served import KEY, Served, filled, serving
 
 ENDED = "run-ended"
 OFFERED: dict[tuple[str, str], Sequence[str]] = {
-    ("/runs", "Runs"): ("New run", "Run again", "Delete"),
+    ("/runs", "Runs"): ("New run", "Create the same run", "Delete"),
     ("/runs/run-1", "used once"): ("Stop",),
-    (f"/runs/{ENDED}", "an ended run"): ("Run again", "Delete", "Retry database statistics"),
+    (f"/runs/{ENDED}", "an ended run"): ("Create the same run", "Delete", "Retry database statistics"),
     ("/templates/new", "New template"): ("Save", "Preview SQL", "Preview run plan"),
-    ("/templates", "Templates"): ("New template", "Run used once", "Copy used once", "Delete used once"),
+    ("/templates", "Templates"): ("New template", "Create run used once", "Copy used once", "Delete used once"),
     ("/triggers", "Triggers"): ("Fire now nightly", "Fire now yearly-mail"),
     ("/pools", "Pools"): ("Push a job",),
     ("/pools/mail", "mail"): ("Push a job", "Pause", "Resume", "Requeue poisoned jobs"),
@@ -29,7 +29,7 @@ OFFERED: dict[tuple[str, str], Sequence[str]] = {
     ("/settings", "Settings"): ("Add a connection", "Set default prices"),
 }
 READING = (
-    "Menu", "Toggle dark mode", "Log out", "Compare", "Newer", "Older", "Download report", "worker-0", "Expand", "Collapse",
+    "Menu", "Toggle dark mode", "Log out", "Compare", "Previous", "Next", "Download report", "worker-0", "Expand", "Collapse",
     "Select", "List", "Simulate", "Records per page", "Form", "YAML", "Objectives (SLO)", "Advanced settings",
 )  # fmt: skip
 _BUTTONS = """() => [...document.querySelectorAll('button, [role=button], a.q-btn')]

@@ -57,11 +57,11 @@ async def test_a_run_is_made_from_a_template_watched_live_and_read_afterwards(pa
     await page.get_by_role("option", name=SHORT).click()
     await page.get_by_role("button", name="Create run").click()
     await expect(page.get_by_role("heading", name=SHORT, level=1)).to_be_visible()
-    await expect(page.get_by_label("Status", exact=True)).to_have_text("PREPARED")
+    await expect(page.get_by_label("Status", exact=True)).to_have_text("prepared")
 
     await page.get_by_role("button", name="Start", exact=True).click()
 
-    await expect(page.locator(".bubble.now")).to_have_text("Running", timeout=LIVE_MS)
+    await expect(page.locator(".bubble.now")).to_have_text("Measurement", timeout=LIVE_MS)
     await expect(page.locator('[data-health="healthy"]')).to_have_count(2)
     await expect(page.get_by_text("FIXED: 2 workers with 2 connections each")).to_be_visible()
     await expect(page.get_by_text("At max workers (2/2)")).to_be_visible()
@@ -86,7 +86,7 @@ async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page
     run_id = await runs.started(ENDLESS)
     await page.add_init_script(COUNT_EXTENSIONS)
     await opened(page, f"/runs/{run_id}", ENDLESS)
-    await expect(page.locator(".bubble.now")).to_have_text("Running", timeout=LIVE_MS)
+    await expect(page.locator(".bubble.now")).to_have_text("Measurement", timeout=LIVE_MS)
     await expect(page.locator('[data-health="healthy"]')).to_have_count(2)
     await page.wait_for_function("Number(sessionStorage.getItem('extended')) > 0", timeout=LIVE_MS)
 
@@ -122,6 +122,6 @@ async def test_a_search_shows_its_steps_and_that_bounds_were_the_limit(page: Pag
         "Max within bounds: 6 connections at "
     )
     await expect(page.get_by_label("Throughput by connections", exact=True)).to_be_visible()
-    await expect(page.get_by_label("Type of maximum")).to_have_text("BOUNDED_MAX")
+    await expect(page.get_by_label("Type of maximum")).to_have_text("BOUNDED_MAX: limit of the template")
     await expect(page.get_by_label("saturation point (knee)", exact=True)).to_have_text("not reached")
     await expect(page.get_by_text("Maximum within configured bounds (not system limit)").first).to_be_visible()

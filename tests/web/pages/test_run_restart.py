@@ -28,11 +28,11 @@ async def test_a_refresh_a_cut_and_a_restart_lose_nothing(browser: Browser, tmp_
         async with browsing(browser, server.address) as (page, watch):
             watch.expected += BROUGHT_ABOUT
             await opened(page, f"/runs/{run_id}", LONG)
-            await expect(page.locator(".bubble.now")).to_have_text("Running", timeout=LIVE_MS)
+            await expect(page.locator(".bubble.now")).to_have_text("Measurement", timeout=LIVE_MS)
             before = await seconds_shown(page)
 
             await page.reload()
-            await expect(page.locator(".bubble.now")).to_have_text("Running")
+            await expect(page.locator(".bubble.now")).to_have_text("Measurement")
             refreshed = await seconds_shown(page)
 
             await page.evaluate("() => window.socket.io.engine.close()")

@@ -20,7 +20,7 @@ from web.pages.test_readers import logged_in
 NAME = "checkout"
 FIRST, SECOND, FORGED = RunId("run-first"), RunId("run-second"), RunId("run-forged")
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>{{ 7 * 7 }}"
-EXPLAIN, WORDS = "Explain with a language model", "A language model's words"
+EXPLAIN, WORDS = "Explain with a language model", "Explanation by a language model (AI)"
 
 
 async def build(plane: ControlPlane) -> None:

@@ -105,19 +105,19 @@ async def test_a_result_tells_kinds_errors_server_cost_and_decisions(page: Page)
 
     await expect(page.locator(".bubble.bad")).to_have_text("Completed")
     await expect(page.locator(".bubble.good")).to_have_count(0)
-    await expect(page.get_by_label("Run verdict")).to_have_text("OBJECTIVES MISSED")
+    await expect(page.get_by_label("Run verdict")).to_have_text("objectives missed")
     await expect(page.get_by_label("Reason for the verdict")).to_contain_text("p95 of POINT_LOOKUP: ")
     for words in (
         "all kinds",
         "could not serialize",
         "never sent by the end",
         "commits",
-        "stddev ms",
+        "stddev (ms)",
         "all 1 workers are ready",
     ):
         await expect(page.get_by_text(words).first).to_be_visible()
     await expect(page.get_by_text("Cost: 0.021 USD, 0.035 per 1,000 operations")).to_be_visible()
-    await expect(page.get_by_text("Database statistics: SKIPPED (the database says nothing of itself)")).to_be_visible()
+    await expect(page.get_by_text("Database statistics: skipped (the database says nothing of itself)")).to_be_visible()
     await expect(page.get_by_text("✗ over")).to_be_visible()
     await expect(page.get_by_text("worker-0: it was slow")).to_be_visible()
     await check_accessible(page)
@@ -256,7 +256,7 @@ async def test_a_run_is_deleted_once_that_is_confirmed(page: Page, runs: Runs) -
     await expect(page.locator(".bubble.bad")).to_have_text("Cancelled")
     dialog = page.get_by_role("alertdialog")
     await page.get_by_role("button", name="Delete", exact=True).click()
-    await dialog.get_by_role("button", name="Cancel").click()
+    await dialog.get_by_role("button", name="Go back").click()
     await expect(dialog).to_have_count(0)
     await page.get_by_role("button", name="Delete", exact=True).click()
     await dialog.get_by_role("button", name="Delete run").click()

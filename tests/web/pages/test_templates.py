@@ -4,13 +4,14 @@ import pytest
 from playwright.async_api import Page, expect
 
 from drumbeat.store import open_store
+from drumbeat.web.pages.plain_words import LOAD_MODES, SCALING_MODES
 from web.pages.browsing import check_accessible, followed, opened, picture
 from web.pages.scene import under_test
 from web.pages.served import Served
 
 LEAST, MOST, EACH = "Min connections per worker", "Max connections per worker", "Connections per worker"
 BOUNDS = {"Min workers", "Max workers", LEAST, MOST, "Workers", EACH}
-GUARDRAILS = {"Max Host CPU %", "Max Host Memory %"}
+GUARDRAILS = {"Max Host CPU % (worker hosts)", "Max Host Memory % (worker hosts)"}
 SCALING: tuple[tuple[str, set[str], set[str]], ...] = (
     ("AUTO", set(), GUARDRAILS),
     ("BOUNDED", {"Min workers", "Max workers", LEAST, MOST}, GUARDRAILS),
@@ -19,7 +20,12 @@ SCALING: tuple[tuple[str, set[str], set[str]], ...] = (
 LOADS = {
     "CONCURRENCY": {"Total connections", "Duration (s)"},
     "QPS": {"Target operations per second", "Initial connections", "Duration (s)", "Connection limit per worker"},
-    "FIND_MAX_CONCURRENCY": {"Start connections", "Connections per step", "Step duration (s)", "Connection limit per worker"},
+    "FIND_MAX_CONCURRENCY": {
+        "Initial connections",
+        "Connections added per step",
+        "Step duration (s)",
+        "Connection limit per worker",
+    },
 }
 
 
@@ -70,12 +76,12 @@ async def test_the_scaling_mode_shows_exactly_the_fields_the_seed_says(page: Pag
     await opened(page, "/templates/new", "New template")
 
     for mode, bounds, guardrails in SCALING:
-        await choose(page, "Scaling mode", mode)
+        await choose(page, "Scaling mode", SCALING_MODES[mode])
         await expect(page.get_by_label("Max Host CPU %")).to_be_visible(visible=bool(guardrails))
         await expect(page.get_by_label("Min workers")).to_be_visible(visible=mode == "BOUNDED")
         assert await shown(page, BOUNDS) == bounds, mode
         assert await shown(page, GUARDRAILS) == guardrails, mode
-    await choose(page, "Scaling mode", "BOUNDED")
+    await choose(page, "Scaling mode", SCALING_MODES["BOUNDED"])
     await expect(page.get_by_label("Max workers")).to_have_attribute("placeholder", "No limit")
 
 
@@ -83,7 +89,7 @@ async def test_the_load_mode_shows_its_own_fields(page: Page) -> None:
     await opened(page, "/templates/new", "New template")
 
     for mode, fields in LOADS.items():
-        await choose(page, "Load mode", mode)
+        await choose(page, "Load mode", LOAD_MODES[mode])
         await expect(page.get_by_label(max(fields), exact=True)).to_be_visible()
         assert await shown(page, set().union(*LOADS.values())) == fields, mode
 
@@ -101,7 +107,7 @@ async def test_wrong_input_is_named_at_its_field_and_nothing_is_kept(
 ) -> None:
     await opened(page, "/templates/new", "New template")
     await page.get_by_label("Name", exact=True).fill("never kept")
-    await choose(page, "Scaling mode", "BOUNDED")
+    await choose(page, "Scaling mode", SCALING_MODES["BOUNDED"])
     for label, value in typed.items():
         await page.get_by_label(label, exact=True).fill(value)
     await page.get_by_role("button", name="Save").click()
@@ -117,7 +123,7 @@ async def test_wrong_input_is_named_at_its_field_and_nothing_is_kept(
 async def test_fixed_needs_workers_and_connections(page: Page) -> None:
     await opened(page, "/templates/new", "New template")
     await page.get_by_label("Name", exact=True).fill("fixed")
-    await choose(page, "Scaling mode", "FIXED")
+    await choose(page, "Scaling mode", SCALING_MODES["FIXED"])
     await page.get_by_label("Workers", exact=True).fill("5")
     await page.get_by_role("button", name="Save").click()
 
@@ -127,10 +133,10 @@ async def test_fixed_needs_workers_and_connections(page: Page) -> None:
 async def test_weights_of_ones_own_have_to_total_100(page: Page) -> None:
     await opened(page, "/templates/new", "New template")
     await page.get_by_label("Name", exact=True).fill("weights")
-    await choose(page, "Workload type", "Custom SQL for the four operation kinds")
-    await page.get_by_label("Insert %").fill("90")
+    await choose(page, "Workload type", "Custom SQL for lookup, scan, insert and update")
+    await page.get_by_label("Insert (%)").fill("90")
     await page.get_by_label("Insert SQL").fill("INSERT INTO {table} VALUES (?)")
-    await expect(page.get_by_text("Total weight: 90 (must be 100)")).to_be_visible()
+    await expect(page.get_by_text("Total weight: 90 % (must be 100 %)")).to_be_visible()
     await page.get_by_role("button", name="Save").click()
 
     await expect(page.locator(".q-field--error")).to_contain_text("expected custom_*_pct fields that total 100, got 90")
@@ -231,7 +237,7 @@ async def test_templates_are_found_by_tag_and_name_and_deleted_after_a_question(
     await expect(page.get_by_role("link", name="accounts, read-heavy")).to_have_count(0)
 
     await page.get_by_role("button", name="Delete old one").click()
-    await page.get_by_role("alertdialog").get_by_role("button", name="Cancel").click()
+    await page.get_by_role("alertdialog").get_by_role("button", name="Go back").click()
     await expect(page.get_by_role("alertdialog")).to_have_count(0)
     await expect(page.get_by_role("link", name="old one")).to_be_visible()
     await page.get_by_role("button", name="Delete old one").click()
@@ -245,7 +251,7 @@ async def test_running_a_template_prepares_a_run_and_goes_to_it(page: Page, serv
     await page.get_by_role("button", name="Copy").first.click()
     await expect(page.get_by_role("link", name="accounts, read-heavy (2)")).to_be_visible()
     row = page.get_by_role("row").filter(has_text="accounts, read-heavy (2)")
-    await row.get_by_role("button", name="Run").click()
+    await row.get_by_role("button", name="Create run").click()
 
     await page.wait_for_url("**/runs/*")
     async with open_store(served.store) as store:

@@ -154,7 +154,7 @@ def test_the_values_of_operations_say_where_they_come_from_and_how_many_there_ar
     found = [(each.kind, each.placeholder, each.source, each.details) for each in value_sources([operation(statements)])]
 
     assert found == [
-        ("mine", "statement 1, $1", "value pool", "4 values, 3 different, such as 7, 8, 7"),
+        ("mine", "statement 1, $1", "list of values", "4 values, 3 different, such as 7, 8, 7"),
         ("mine", "statement 1, $2", "existing key", "1 to 5,000, uniform"),
         ("mine", "statement 1, $3", "now", "time of the operation"),
         ("mine", "statement 1, $4", "same as another value", "generated for each operation"),
@@ -245,8 +245,20 @@ def test_a_service_level_that_is_emptied_is_none() -> None:
 def test_connections_are_called_what_they_are_in_each_load_mode(load: LoadMode, label: str) -> None:
     modes = Modes(load=load, scaling=ScalingMode.AUTO, way=WorkloadType.PRESET)
 
-    assert field_labels(modes)["concurrent_connections"][0] == label
+    assert field_labels(modes, {})["concurrent_connections"][0] == label
     assert "concurrent_connections" in {each.path for each in every_field() if each.shown(modes)}
+
+
+@pytest.mark.parametrize(("load", "scaling"), [each for each in MODES if each[0] is not LoadMode.CONCURRENCY])
+def test_the_limit_of_connections_has_one_field_and_an_unseen_one_is_told_there(load: LoadMode, scaling: ScalingMode) -> None:
+    tree = {"load_mode": load, "scaling": {"mode": scaling}, "concurrent_connections": 50}
+    modes = modes_of(tree)
+
+    limits = {"concurrent_connections", "scaling.max_connections"}
+    shown = {each.path for each in every_field() if each.shown(modes)} & limits
+
+    assert len(shown) == (scaling is not ScalingMode.FIXED)
+    assert field_labels(modes, tree)["scaling.max_connections"][1] == ("No limit" if scaling is ScalingMode.AUTO else "50")
 
 
 def test_fields_are_put_where_their_paths_say() -> None:

@@ -18,7 +18,7 @@ from drumbeat.web.pages.run_live.charts import CHARTS, OUTAGE_BAND, ChartLine, L
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import answer, throughput_by_level
 from drumbeat.web.pages.run_live.progress import SteadyTimer, clock_text, position_of
-from drumbeat.web.pages.run_result.kinds import BARS, histogram_bars
+from drumbeat.web.pages.run_result.kinds import BARS, histogram_bars, histogram_options
 from drumbeat.web.pages.runs.filters import RunFilters, read_filters
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
@@ -178,7 +178,7 @@ FOUND = {"best_connections": 8, "best_qps": 190.0, "best_p95_ms": 2.5, "usl": {"
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (searched(best=None, steps=[]), "No stable level yet"),
+        (searched(best=None, steps=[]), "No stable number of connections yet"),
         (searched(), "Best so far: 8 connections at 190 operations/s, p95 2.5 ms"),
         (searched(result=FOUND), "Max stable: 8 connections at 190 operations/s, p95 2.5 ms"),
         (searched(result={**FOUND, "bounded": True}), "Max within bounds: 8 connections at 190 operations/s, p95 2.5 ms"),
@@ -203,7 +203,7 @@ def test_the_knee_is_drawn_from_the_first_step_on_and_with_the_law_once_it_is_fi
     ("status", "judgement", "words", "colours"),
     [
         (RunStatus.RUNNING, RunJudgement(), None, ("positive", "grey-8")),
-        (RunStatus.RUNNING, RunJudgement(is_orphan=True), "no orchestrator", ("warning", "warning")),
+        (RunStatus.RUNNING, RunJudgement(is_orphan=True), "not controlled (no orchestrator)", ("warning", "warning")),
         (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.PASSED), "passed", ("positive", "positive")),
         (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.MISSED), "objectives missed", ("negative", "negative")),
         (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.FAILED), "failed", ("negative", "negative")),
@@ -234,3 +234,4 @@ def test_a_histogram_keeps_every_operation_in_its_bars() -> None:
 
     assert (len(bars), sum(count for _, count in bars), bars[0]) == (BARS, 4, (1.0, 2))
     assert histogram_bars(Histogram()) == []
+    assert histogram_options(latency)["xAxis"]["name"] == "milliseconds (logarithmic)"

@@ -149,7 +149,7 @@ def _failure(view: GuardView, state: GuardState, overload: Overload) -> GuardFai
 
 
 def _failed(view: GuardView, state: GuardState, overload: Overload, failure: GuardFailure) -> GuardrailDecision:
-    banner = "The server queues" if failure.completion_reason == "SERVER_QUEUE" else "Resource exhaustion"
+    banner = "Statements queue in the database server" if failure.completion_reason == "SERVER_QUEUE" else "Resource exhaustion"
     state = replace(state, state=GuardrailState.CRITICAL, banner=banner)
     return replace(_guarded(state), failure=failure, facts=_warnings(view, state, overload), reason=failure.reason)
 

@@ -150,9 +150,9 @@ def _hold_up(view: FleetView, state: FleetState, wish: _LimitedCount, here: int)
     """Prevent scaling up too soon after the last scaling. Scaling up to the minimum is always allowed."""
     least = max(bounds_at(view.policy, view.now)[0], here)
     if _within(view.now, state.up_at, view.policy.cooldown_up):
-        wish.at_most("cooldown_up", least, f"the fleet last scaled up at {state.up_at:%H:%M:%S}")
+        wish.at_most("cooldown_up", least, f"the fleet last scaled up at {state.up_at:%H:%M:%S} UTC")
     if here and _within(view.now, state.down_at, view.policy.damping("turn_after")):
-        wish.at_most("turn_after", least, f"the fleet last scaled down at {state.down_at:%H:%M:%S}")
+        wish.at_most("turn_after", least, f"the fleet last scaled down at {state.down_at:%H:%M:%S} UTC")
 
 
 def _hold_down(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount, ceiling: int) -> None:
@@ -160,9 +160,9 @@ def _hold_down(view: FleetView, classified: Classified, state: FleetState, wish:
         reason = "not everything could be read, or the provider's list has shrunk: no worker is drained yet"
         wish.at_least("unsure", ceiling, reason)
     if _within(view.now, state.down_at, view.policy.damping("cooldown_down")):
-        wish.at_least("cooldown_down", ceiling, f"the fleet last scaled down at {state.down_at:%H:%M:%S}")
+        wish.at_least("cooldown_down", ceiling, f"the fleet last scaled down at {state.down_at:%H:%M:%S} UTC")
     if _within(view.now, state.up_at, view.policy.damping("turn_after")):
-        wish.at_least("turn_after", ceiling, f"the fleet last scaled up at {state.up_at:%H:%M:%S}")
+        wish.at_least("turn_after", ceiling, f"the fleet last scaled up at {state.up_at:%H:%M:%S} UTC")
 
 
 def _within(now: datetime, moment: datetime | None, span: timedelta) -> bool:
@@ -187,7 +187,7 @@ def _spawning(view: FleetView, classified: Classified, state: FleetState, wish: 
     breaker, provider = breaker_allowance(view, state.breaker), backoff_allowance(view, state.backoff)
     if view.is_paused:
         wish.at_most(
-            "pause", max(here, 0) if wish.workers > here else wish.workers, f"paused until {view.paused_until:%H:%M:%S}"
+            "pause", max(here, 0) if wish.workers > here else wish.workers, f"paused until {view.paused_until:%H:%M:%S} UTC"
         )
         return 0
     if wish.workers > here:

@@ -101,7 +101,7 @@ async def confirm(question: str, yes: str) -> bool:
     with labelled as dialog, ui.card().classes("max-w-md"):
         ui.label(question)
         with ui.row().classes("w-full justify-end"):
-            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat no-caps autofocus")
+            ui.button("Go back", on_click=lambda: dialog.submit(False)).props("flat no-caps autofocus")
             ui.button(yes, on_click=lambda: dialog.submit(True)).props("no-caps unelevated color=negative")
     answer = await dialog
     delete_dialog(dialog)

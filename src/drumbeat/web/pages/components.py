@@ -35,11 +35,9 @@ _CARD = f"""<div class="col-12 q-pa-xs"><q-card flat bordered><q-card-section cl
 _BUTTONS = """<q-btn v-for="action in ACTIONS" :key="action.name" dense flat no-caps color="primary" :label="action.label"
 :aria-label="action.label + ' ' + props.row.row_label" @click="$parent.$emit(action.name, props.row.key)" />"""
 _ACTIONS = {"name": "actions", "label": "", "field": "key", "align": "right"}
-_BAD = frozenset({"poisoned", "error", "lost", "FAILED"})
-_CHANGING = frozenset(
-    {"draining", "terminating", "claimed", "stale", "CANCELLING", "STOPPING", "STARTING", "spawning", "starting", "delayed"}
-)
-_GOOD = frozenset({"active", "done", "healthy", "RUNNING", "COMPLETED", "ready"})
+_BAD = frozenset({"poisoned", "error", "lost"})
+_CHANGING = frozenset({"draining", "terminating", "in progress", "stale", "spawning", "starting", "delayed"})
+_GOOD = frozenset({"active", "done", "healthy"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +152,14 @@ def badge(status: str) -> ui.badge:
 
 
 class FigureTile:
-    """A tile that shows one value with its name."""
+    """A tile that shows one value with its name, and a tooltip if the name needs one."""
 
-    def __init__(self, name: str, value: object = None, href: str | None = None) -> None:
+    def __init__(self, name: str, hint: str = "") -> None:
         with ui.card().props("flat bordered").classes("tile q-pa-sm gap-0"):
-            ui.link(name, href).classes("text-caption") if href else ui.label(name).classes("text-caption faint")
-            self.value = set_label(ui.label(as_text(value)).classes("text-h6 number"), name)
+            ui.label(name).classes("text-caption faint")
+            self.value = set_label(ui.label(as_text(None)).classes("text-h6 number"), name)
+            if hint:
+                ui.tooltip(hint)
 
     def show(self, value: object) -> None:
         self.value.text = as_text(value)
@@ -218,24 +218,26 @@ _INK, _LINE = "#7d8590", "rgba(125,133,144,.25)"
 COLOURS = ("#3b82c4", "#c2700a", "#2f9e63", "#c4453b", "#8a63c9", "#5f7f8c")
 
 
-def chart(name: str, series: Series, *, unit: str = "", step: bool = False) -> ui.echart:
-    """Add a line chart over time, readable on light and dark backgrounds."""
-    made = ui.echart(chart_options(series, unit=unit, step=step)).classes("w-full").style("height: 240px")
-    return set_label(made.props("role=img"), name)
+def chart(title: str, series: Series, *, name: str | None = None) -> ui.echart:
+    """Add a titled line chart over time, readable on light and dark backgrounds. ``name``: accessible name, else the title."""
+    ui.label(title).classes("text-subtitle2").props("role=heading aria-level=3")
+    made = ui.echart(chart_options(series)).classes("w-full").style("height: 240px")
+    return set_label(made.props("role=img"), name or title)
 
 
 def _millis(at: datetime) -> int:
     return round(at.timestamp() * 1000)
 
 
-def chart_options(series: Series, *, unit: str = "", step: bool = False) -> dict[str, Any]:
+def chart_options(series: Series) -> dict[str, Any]:
+    """Return the ECharts options of lines over time (UTC) that change in steps."""
     axis = {"axisLabel": {"color": _INK}, "splitLine": {"lineStyle": {"color": _LINE}}}
     lines = [
         {
             "name": name,
             "type": "line",
             "showSymbol": False,
-            "step": "end" if step else False,
+            "step": "end",
             "data": tuple((_millis(at), value) for at, value in points),
         }
         for name, points in series.items()
@@ -248,6 +250,6 @@ def chart_options(series: Series, *, unit: str = "", step: bool = False) -> dict
         "legend": {"textStyle": {"color": _INK}, "top": 0, "type": "scroll"},
         "tooltip": {"trigger": "axis"},
         "xAxis": {"type": "time", **axis},
-        "yAxis": {"type": "value", "name": unit, "nameTextStyle": {"color": _INK}, "min": 0, **axis},
+        "yAxis": {"type": "value", "min": 0, **axis},
         "series": lines,
     }

@@ -17,6 +17,7 @@ from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceho
 from drumbeat.web.pages.fleet_text import money, spent_text
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty_state, heading, page
+from drumbeat.web.pages.plain_words import COSTS, POLICIES, plain
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetStatus
@@ -53,14 +54,14 @@ class Fleet:
 
 _FLEETS = (
     TableColumn(
-        name="pool", loose=True, read=lambda row: row.pool_id, href=lambda row: f"/fleet/{quote(row.pool_id, safe='')}"
+        name="fleet", loose=True, read=lambda row: row.pool_id, href=lambda row: f"/fleet/{quote(row.pool_id, safe='')}"
     ),
-    TableColumn(name="policy", read=lambda row: row.status.pool.policy.get("policy", "fixed")),
+    TableColumn(name="policy", read=lambda row: plain(POLICIES, row.status.pool.policy.get("policy", "fixed"))),
     TableColumn(name="workers", read=lambda row: row.workers),
     TableColumn(name="target", label="target workers", read=lambda row: row.target, number=True),
     TableColumn(name="cost", label="cost per hour", read=lambda row: money(row.spent and row.spent.burn_per_hour), number=True),
-    TableColumn(name="today", label="cost today", read=lambda row: spent_text(row.spent, "day"), number=True),
-    TableColumn(name="beat", label="last beat", read=lambda row: row.last_beat, number=True),
+    TableColumn(name="today", label="cost today (UTC)", read=lambda row: spent_text(row.spent, "day"), number=True),
+    TableColumn(name="beat", label="last decision", read=lambda row: row.last_beat, number=True),
 )
 
 
@@ -69,10 +70,10 @@ def add(app: AppState) -> None:
     fleet_policy.add(app)
     fleet_simulate.add(app)
 
-    @page(app, "/fleet", "Fleet")
+    @page(app, "/fleet", "Fleets")
     async def fleets() -> None:
         with ui.row().classes("w-full items-center"):
-            heading("Fleet")
+            heading("Fleets")
             ui.space()
             ui.link("Simulate a policy", "/simulate")
             _new_button()
@@ -80,6 +81,7 @@ def add(app: AppState) -> None:
         none = empty_state("No fleets yet. Create one:", _FIRST_COMMAND)
         table = TableOrPlaceholder(PageTable("Fleets", _FLEETS, key=lambda row: row.pool_id), none)
         table.show(rows)
+        ui.label(COSTS).classes("text-caption faint")
 
         async def refresh() -> None:
             table.show(await _fleets(app))

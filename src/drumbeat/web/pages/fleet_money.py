@@ -7,11 +7,13 @@ from nicegui import ui
 from drumbeat.web.pages.components import FigureTile, tiles
 from drumbeat.web.pages.element_names import set_attribute, set_label
 from drumbeat.web.pages.fleet_text import SpentFigures, budget_share, money, spent_text
+from drumbeat.web.pages.plain_words import COSTS
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetStatus
 
-PERIODS = ("hour", "day", "month")
+PERIODS = {"hour": "this hour", "day": "today", "month": "this month"}
+_RATE = "What all current workers cost per hour, in the currency of their prices"
 _BUDGET_WARNING = 0.9  #: share of a budget above which its bar turns red
 
 
@@ -41,12 +43,12 @@ class FleetTiles:
     def __init__(self) -> None:
         with tiles():
             self._live, self._terminating = FigureTile("Live workers"), FigureTile("Terminating workers")
-            self._target, self._cost = FigureTile("Target workers"), FigureTile("Cost per hour")
+            self._target, self._cost = FigureTile("Target workers"), FigureTile("Cost per hour", _RATE)
             self._spent: dict[str, tuple[FigureTile, ui.linear_progress]] = {}
-            for period in PERIODS:
+            for period, when in PERIODS.items():
                 with ui.element().classes("tile"):
-                    tile = FigureTile(f"Cost this {period}")
-                    bar = set_label(ui.linear_progress(0.0, show_value=False), f"Budget used this {period}")
+                    tile = FigureTile(f"Cost {when} (UTC)", COSTS)
+                    bar = set_label(ui.linear_progress(0.0, show_value=False), f"Budget used {when}")
                     bar.set_visibility(False)
                 self._spent[period] = (tile, bar)
 

@@ -53,11 +53,11 @@ async def spending(app: AppState, pool_id: str) -> SpentFigures | None:
 
 
 def add(app: AppState) -> None:
-    @page(app, "/fleet/{pool_id}", "Fleet")
+    @page(app, "/fleet/{pool_id}", "Fleets")
     async def one(pool_id: str, beat: int = 0, before: int = 0) -> None:
         fleet = app.plane.fleet(pool_id)
         status = await fleet.status()
-        breadcrumbs(("Fleet", "/fleet"))
+        breadcrumbs(("Fleets", "/fleet"))
         with ui.row().classes("w-full items-center"):
             heading(pool_id)
             ui.space()
@@ -138,9 +138,9 @@ class FleetDecisions:
         self._app, self._pool_id, self._before = app, pool_id, before
         self.last = 0
         heading("Decisions", 2)
-        none = empty_state("No decisions yet: no controller runs for this fleet. Start one:", f"drumbeat fleet run {pool_id}")
-        self._echart = chart("Target workers, live workers and ready jobs over the last 6 hours", worker_series(()), step=True)
-        self._chart = GrowingChart(self._echart)
+        none = empty_state("No decisions yet: no autoscaler runs for this fleet. Start one:", f"drumbeat fleet run {pool_id}")
+        with ui.column().classes("w-full gap-0") as self._chart_box:
+            self._chart = GrowingChart(chart("Workers and ready jobs, last 6 hours (UTC)", worker_series(())))
         self._table = TableOrPlaceholder(PageTable("Decisions", BEATS, key=lambda beat: str(beat.n)), none)
         with ui.row().classes("w-full justify-end"):
             self._newest = ui.link("Newest decisions", _url(pool_id))
@@ -150,8 +150,8 @@ class FleetDecisions:
     async def show(self, beats: Sequence[Beat]) -> None:
         """Draw the chart and fill the table of decisions."""
         self.last = beats[-1].n if beats else 0
-        self._echart.set_visibility(bool(beats))
-        self._chart.show(chart_options(worker_series(beats), step=True))
+        self._chart_box.set_visibility(bool(beats))
+        self._chart.show(chart_options(worker_series(beats)))
         shown = await page_before(self._app, self._pool_id, self._before)
         self._table.show(list(reversed(shown)))
         oldest = await self._app.plane.store.beats.list(PoolId(self._pool_id), limit=1)
@@ -198,7 +198,7 @@ class ExplanationPanel:
             return
         self._explained = beat.n
         try:
-            _show(self._column, await fleet.explain(beat.at), f"Beat {beat.n}")
+            _show(self._column, await fleet.explain(beat.at), f"Decision {beat.n}")
         except NotFound as exc:
             self._column.clear()
             with self._column:

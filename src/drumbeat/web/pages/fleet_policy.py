@@ -15,6 +15,8 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, notify
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
+from drumbeat.web.pages.plain_words import POLICIES
+from drumbeat.web.pages.policy_labels import IF_EMPTY, LABELS
 
 _FIXED = ("workers", "target")
 _SCALED = (
@@ -36,21 +38,15 @@ FIELDS: Mapping[PolicyName, tuple[str, ...]] = {
     PolicyName.LAG_AWARE: _SCALED,
 }
 _NO_FIELD = frozenset({"policy", "schedules"})  #: ``policy`` has its own select field; ``schedules`` can be set only in files
+_MOST_LETTERS = 22  #: longer labels and placeholders get a wider field
 _TYPES = {each.name: str(each.type) for each in fields(FleetPolicy)}
-_LABELS = {  #: labels of fields whose name is not clear; the other labels are the names
-    "every": "Decision interval", "keep_idle": "Idle workers to keep", "concurrency": "Jobs at once per worker",
-    "expected_service": "Expected job duration", "wait_slo": "Max job wait", "target": "Jobs/connections per worker",
-    "price_per_hour": "Worker price per hour", "max_per_hour": "Max cost per hour", "max_per_day": "Max cost per day",
-    "max_per_month": "Max cost per month", "needs_gpu": "GPU required", "step_up": "Max starts per decision",
-    "step_down": "Max drains per decision", "provider": "Engine",
-}  # fmt: skip
 
 
 def add(app: AppState) -> None:
-    @page(app, "/fleet/{pool_id}/policy", "Fleet")
+    @page(app, "/fleet/{pool_id}/policy", "Fleets")
     async def policy(pool_id: str) -> None:
         pool = await app.plane.store.pools.find(PoolId(pool_id))
-        breadcrumbs(("Fleet", "/fleet"), *(((pool_id, f"/fleet/{quote(pool_id, safe='')}"),) if pool else ()))
+        breadcrumbs(("Fleets", "/fleet"), *(((pool_id, f"/fleet/{quote(pool_id, safe='')}"),) if pool else ()))
         heading(f"Policy of {pool_id}" if pool else f"New fleet: {pool_id}")
         if pool is not None and pool.kind is PoolKind.BENCH:
             ui.label("The benchmark run scales this pool itself. You cannot set a policy for it.")
@@ -89,11 +85,10 @@ class PolicyForm:
     def __init__(self, policy: FleetPolicy) -> None:
         self._before = policy
         self._fields: dict[str, Field] = {}
-        names = {each.value: each.value for each in PolicyName}
-        self._policy = ui.select(names, value=policy.policy.value, label="Policy", on_change=self._show_fields)
-        self._policy.props("outlined dense stack-label").classes("w-60")
+        self._policy = ui.select(dict(POLICIES), value=policy.policy.value, label=LABELS["policy"], on_change=self._show_fields)
+        self._policy.props("outlined dense stack-label").classes("w-full max-w-md")
         self._main = self._group((*_FIXED, *_SCALED, "tasks_per_worker"))
-        heading("Price and budgets", 2)
+        heading("Price and budgets (in the currency of the price)", 2)
         self._group(_MONEY)
         with ui.expansion("Advanced settings").classes("w-full"):
             self._group([name for name in _TYPES if name not in self._fields and name not in _NO_FIELD])
@@ -129,17 +124,19 @@ class PolicyForm:
 
 
 def _field(name: str, value: Any) -> Field:
-    label, type_name = _LABELS.get(name) or name.replace("_", " ").capitalize(), _TYPES[name]
+    made = _element(LABELS[name], value, IF_EMPTY.get(name), _TYPES[name])
+    needs_room = max(len(LABELS[name]), len(IF_EMPTY.get(name, ""))) > _MOST_LETTERS
+    return made.props("outlined dense stack-label").classes("w-72" if needs_room else "w-44")
+
+
+def _element(label: str, value: Any, placeholder: str | None, type_name: str) -> Field:
     if type_name == "<class 'bool'>":
-        return (
-            ui.select({True: "yes", False: "no"}, value=value, label=label).props("outlined dense stack-label").classes("w-44")
-        )
+        return ui.select({True: "yes", False: "no"}, value=value, label=label)
     if "str" in type_name:
-        return ui.input(label, value=value or "").props("outlined dense stack-label").classes("w-44")
+        return ui.input(label, value=value or "", placeholder=placeholder)
     if "timedelta" in type_name:
-        label, value = f"{label} (s)", None if value is None else value.total_seconds()
-    placeholder = "default" if "None" in type_name else None
-    return ui.number(label, value=value, placeholder=placeholder).props("outlined dense stack-label").classes("w-44")
+        value = None if value is None else value.total_seconds()
+    return ui.number(label, value=value, placeholder=placeholder)
 
 
 def _read(name: str, value: Any) -> Any:

@@ -3,7 +3,7 @@
 import math
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,11 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import PolicyName
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import notify, report_errors
-from drumbeat.web.pages.components import PageTable, Series, TableColumn, chart
+from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.forms import Field, mark_field
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
+from drumbeat.web.pages.plain_words import POLICIES, SIMULATED, plain
+from drumbeat.web.pages.run_live.charts import ChartLine, LiveChart, options
 from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST_LAG, MOST_WORKERS, Jobs, run_in_daemon_thread, simulate_on_server
 
 if TYPE_CHECKING:
@@ -31,9 +33,8 @@ _MAXIMUM = {
     "min_workers": MOST_WORKERS,
     "price_per_hour": HIGHEST_PRICE,
 }
-_EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
 _METRICS = (
-    TableColumn(name="metric", read=lambda row: row[0].replace("_", " ")),
+    TableColumn(name="metric", read=lambda row: plain(SIMULATED, row[0])),
     TableColumn(name="cold", read=lambda row: _value_text(row[1]), number=True),
     TableColumn(name="warm", read=lambda row: _value_text(row[2]), number=True),
 )
@@ -51,9 +52,9 @@ def sample_trace() -> str:
 
 
 def add(app: AppState) -> None:
-    @page(app, "/simulate", "Fleet")
+    @page(app, "/simulate", "Fleets")
     async def simulate() -> None:
-        breadcrumbs(("Fleet", "/fleet"))
+        breadcrumbs(("Fleets", "/fleet"))
         heading("Simulate a policy")
         ui.label("A trace is a CSV file with the header arrival,duration (in seconds), or a published Azure LLM trace.")
         SimulateForm(app)
@@ -71,20 +72,16 @@ class SimulateForm:
         choose = ui.button("Upload a trace (CSV)", icon="upload_file").props("no-caps outline")
         choose.on("click", js_handler=f"() => getElement({upload.id}).$refs.qRef.pickFiles()")
         with ui.row().classes("w-full gap-2"):
-            names = {each.value: each.value for each in PolicyName}
-            self._policy = (
-                ui.select(names, value=PolicyName.LAG_AWARE.value, label="Policy")
-                .props("outlined dense stack-label")
-                .classes("w-44")
-            )
+            self._policy = ui.select(dict(POLICIES), value=PolicyName.LAG_AWARE.value, label="Policy")
+            self._policy.props("outlined dense stack-label").classes("w-full max-w-md")
             self._fields: dict[str, Field] = {
                 "spawn_lag": ui.number("Worker startup (s)", value=120),
                 "max_workers": ui.number("Max workers", value=10, precision=0),
                 "min_workers": ui.number("Min workers", value=0, precision=0),
-                "price_per_hour": ui.number("Price per hour", value=0.5),
+                "price_per_hour": ui.number("Worker price per hour", value=0.5),
             }
             for field in self._fields.values():
-                field.props("outlined dense stack-label").classes("w-36")
+                field.props("outlined dense stack-label").classes("w-44")
         ui.button("Simulate", icon="play_arrow", on_click=lambda: report_errors(self._simulate)).props("no-caps unelevated")
         self._column = ui.column().classes("w-full").props('role=region aria-label="Simulation result" aria-live=polite')
 
@@ -140,8 +137,8 @@ def jobs_of(trace: str) -> Jobs:
 def show(found: "Simulated") -> None:
     heading("Simulation result", 2)
     course = found.outcome.course
-    series = thinned_series(course.at, course.workers, course.busy, course.queued)
-    chart("Workers, busy workers and queued jobs over the trace", series, step=True)
+    lines = thinned_lines(course.at, course.workers, course.busy, course.queued)
+    LiveChart("Workers, busy workers and queued jobs", _drawn(lines))
     ui.label("Cold: the fleet starts without workers. Warm: the same jobs arrive a second time, right after the first.")
     PageTable("Metrics", _METRICS, key=lambda row: row[0]).show(metrics(found))
 
@@ -154,11 +151,20 @@ def metrics(found: "Simulated") -> list[tuple[str, Any, Any]]:
 
 
 def _value_text(value: Any) -> Any:
-    return f"{value:.3f}" if isinstance(value, float) else value
+    return f"{value:.3f}" if isinstance(value, float) else POLICIES.get(value, value)
 
 
-def thinned_series(at: Sequence[float], workers: Sequence[int], busy: Sequence[int], queued: Sequence[int]) -> Series:
-    """Return workers, busy workers and queued jobs over time as chart lines, each thinned to at most ``_POINTS`` points."""
+def thinned_lines(at: Sequence[float], workers: Sequence[int], busy: Sequence[int], queued: Sequence[int]) -> list[ChartLine]:
+    """Return workers, busy workers and queued jobs by hours since the first job, each thinned to at most ``_POINTS`` points."""
+    hours = [(each - at[0]) / 3600 for each in at]
     lines = {"workers": workers, "busy workers": busy, "queued jobs": queued}
-    few = {name: downsample(list(zip(at, line, strict=True)), _POINTS) for name, line in lines.items()}
-    return {name: [(_EPOCH + timedelta(seconds=x), y) for x, y in line if y is not None] for name, line in few.items()}
+    return [
+        ChartLine(name=name, points=downsample(list(zip(hours, line, strict=True)), _POINTS)) for name, line in lines.items()
+    ]
+
+
+def _drawn(lines: Sequence[ChartLine]) -> dict[str, Any]:
+    """Return the options of the chart: lines that change in steps, over the hours of the trace."""
+    drawn = options(lines, across="hours since the first job")
+    drawn["series"] = [{**line, "step": "end"} for line in drawn["series"]]
+    return {**drawn, "tooltip": {"trigger": "axis"}}

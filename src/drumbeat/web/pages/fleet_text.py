@@ -9,6 +9,8 @@ from nicegui import ui
 from drumbeat.core.beat import Beat
 from drumbeat.web.pages.components import Series, TableColumn, as_text
 from drumbeat.web.pages.frame import heading
+from drumbeat.web.pages.plain_words import FLEET_ACTIONS, INPUTS, POLICIES, RULES, plain, plain_action
+from drumbeat.web.pages.policy_labels import LIMITS
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import BeatExplanation
@@ -56,7 +58,8 @@ def outcome_text(beat: Beat) -> str:
 def _action_text(action: Mapping[str, Any]) -> str:
     subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or ""
     failed = f" (failed: {action['error']})" if action.get("error") else ""
-    return f"{action.get('type')} {subject}: {action.get('reason')}{failed}".replace(" :", ":")
+    line = f"{action.get('type')} {subject}: {action.get('reason')}{failed}".replace(" :", ":")
+    return plain_action(FLEET_ACTIONS, line)
 
 
 def _beat_url(beat: Beat) -> str:
@@ -65,7 +68,7 @@ def _beat_url(beat: Beat) -> str:
 
 
 BEATS = (
-    TableColumn(name="beat", read=lambda beat: beat.n, number=True),
+    TableColumn(name="decision", read=lambda beat: beat.n, number=True),
     TableColumn(name="at", label="time (UTC)", read=lambda beat: beat.at, href=_beat_url),
     TableColumn(name="target", label="target workers", read=lambda beat: beat.summary.get("wanted"), number=True),
     TableColumn(name="live", label="live workers", read=lambda beat: live_workers(beat), number=True),
@@ -92,19 +95,21 @@ def worker_series(beats: Sequence[Beat]) -> Series:
 
 def show_explanation(found: "BeatExplanation") -> None:
     """Show how the autoscaler decided in one pass, or how it would decide now: inputs, rules, limits and actions."""
-    ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: target {found.wanted} workers").classes(
-        "text-weight-medium"
-    )
+    ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy: {plain(POLICIES, found.policy)}").classes("text-weight-medium")
+    ui.label(f"Target: {found.wanted} workers").classes("text-weight-medium")
     if found.provider_error is not None:
-        ui.label(f"Provider error: {found.provider_error}").classes("text-negative")
+        ui.label(f"Engine error: {found.provider_error}").classes("text-negative")
     heading("Inputs", 3)
-    _list([f"{name.replace('_', ' ')}: {input_text(value)}" for name, value in found.inputs.items()])
+    _list([f"{plain(INPUTS, name)}: {input_text(value)}" for name, value in found.inputs.items()])
     heading("Rules", 3)
-    _list([f"{wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes] or ["no rule asked for workers"])
+    _list(
+        [f"{each.workers} workers: {each.reason} (rule: {plain(RULES, each.rule)})" for each in found.wishes]
+        or ["no rule asked for workers"]
+    )
     heading("Limits applied", 3)
-    _list([f"{each.name}: {each.before} → {each.after}: {each.reason}" for each in found.limits] or ["none"])
+    _list([f"{plain(LIMITS, each.name)}: {each.before} → {each.after}: {each.reason}" for each in found.limits] or ["none"])
     heading("Actions", 3)
-    _list(list(found.actions) or [f"no action: {found.why_not or 'none was needed'}"])
+    _list([plain_action(FLEET_ACTIONS, each) for each in found.actions] or [f"no action: {found.why_not or 'none was needed'}"])
 
 
 def _list(lines: Sequence[str]) -> None:

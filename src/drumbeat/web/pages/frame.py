@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 from nicegui import Client, ui
@@ -19,15 +20,15 @@ from drumbeat.web.pages.element_names import set_attribute, set_label
 from drumbeat.web.problems import status_of
 from drumbeat.web.roles import AuthMethod
 
-MENU = (
-    ("Overview", "/", "space_dashboard"),
-    ("Runs", "/runs", "speed"),
-    ("Compare", "/compare", "balance"),
-    ("Templates", "/templates", "description"),
-    ("Pools", "/pools", "inventory_2"),
-    ("Fleet", "/fleet", "dns"),
-    ("Triggers", "/triggers", "bolt"),
-    ("Settings", "/settings", "settings"),
+MENU = (  #: name, path, icon and group of each page
+    ("Overview", "/", "space_dashboard", ""),
+    ("Runs", "/runs", "speed", "Benchmarks"),
+    ("Compare", "/compare", "balance", "Benchmarks"),
+    ("Templates", "/templates", "description", "Benchmarks"),
+    ("Pools", "/pools", "inventory_2", "Jobs and workers"),
+    ("Fleets", "/fleet", "dns", "Jobs and workers"),
+    ("Triggers", "/triggers", "bolt", "Jobs and workers"),
+    ("Settings", "/settings", "settings", "Server"),
 )
 LOOK_COOKIE = "drumbeat_look"  #: stores light or dark; without it the browser's preference decides
 _BUILD_TIMEOUT = 20.0  #: time limit for building a page, in seconds
@@ -85,14 +86,17 @@ def frame(app: AppState, section: str) -> Iterator[None]:
         _user(app)
         _dark_mode_switch()
     with drawer, ui.element("nav").props('aria-label="Pages"'), ui.list().classes("w-full"):
-        for name, path, icon in _menu():
-            _menu_item(name, path, icon, active=name == section)
+        for group, pages in groupby(_menu(), key=lambda each: each[3]):
+            if group:
+                ui.label(group).classes("text-caption faint q-px-md q-pt-sm")
+            for name, path, icon, _ in pages:
+                _menu_item(name, path, icon, active=name == section)
     with content:
         add_notice()
         yield
 
 
-def _menu() -> list[tuple[str, str, str]]:
+def _menu() -> list[tuple[str, str, str, str]]:
     """Return the menu entries whose page is registered."""
     known = set(Client.page_routes.values())
     return [each for each in MENU if each[1] in known]
@@ -110,7 +114,7 @@ def _menu_item(name: str, path: str, icon: str, *, active: bool) -> None:
 def _user(app: AppState) -> None:
     """Add the store's name, the user's role and the logout button to the header."""
     user = caller()
-    ui.label(store_name(app)).classes("text-caption hide-on-phone ellipsis").style("max-width: 40vw")
+    ui.label(f"Store: {store_name(app)}").classes("text-caption hide-on-phone ellipsis").style("max-width: 40vw")
     set_label(ui.label(str(user.role)).classes("text-caption"), f"Your role: {user.role}")
     if user.means is AuthMethod.SESSION:
         _watch_session()

@@ -18,6 +18,7 @@ from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, Ta
 from drumbeat.web.pages.fleet_one import spending
 from drumbeat.web.pages.fleet_text import money
 from drumbeat.web.pages.frame import FIRST_RUN, empty_state, heading, page
+from drumbeat.web.pages.plain_words import COSTS, PHASES, POISONED, RUN_STATUSES, plain
 from drumbeat.web.pages.runs.listing import JudgedRun, run_columns
 from drumbeat.web.verdicts import verdict_words
 
@@ -112,9 +113,10 @@ def _run_items(data: OverviewData) -> list[tuple[str, str]]:
     """Return text and link of each run that needs attention: it failed, missed an objective, or has no orchestrator."""
     orphans = [row for row in data.active_runs if row.judgement.is_orphan]
     bad = [row for row in data.runs if row.judgement.is_bad]
-    return [(f"run {_name(row)} is {row.run.status}: {row.judgement.reason}", _run_href(row)) for row in orphans] + [
-        (f"run {_name(row)}: {verdict_words(row.judgement)}: {row.judgement.reason or '–'}", _run_href(row)) for row in bad
-    ]
+    return [
+        (f"run {_name(row)} is {plain(RUN_STATUSES, row.run.status)}: {row.judgement.reason}", _run_href(row))
+        for row in orphans
+    ] + [(f"run {_name(row)}: {verdict_words(row.judgement)}: {row.judgement.reason or '–'}", _run_href(row)) for row in bad]
 
 
 def _name(row: JudgedRun) -> str:
@@ -127,13 +129,13 @@ def _run_href(row: JudgedRun) -> str:
 
 _RUNS = (
     *run_columns(),
-    TableColumn(name="phase", read=lambda row: row.run.phase),
+    TableColumn(name="phase", read=lambda row: plain(PHASES, row.run.phase)),
     TableColumn(name="operations", read=lambda row: row.run.operations, number=True),
     TableColumn(name="ops_s", label="ops/s", read=lambda row: row.run.qps, number=True),
     TableColumn(name="started", label="started (UTC)", read=lambda row: row.run.started_at),
 )
 _POOLS = (
-    TableColumn(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
+    TableColumn(name="pool", label="pool or fleet", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
     TableColumn(name="ready", read=lambda row: format_count(row.counts.ready), number=True),
     TableColumn(name="oldest", label="oldest job age", read=lambda row: row.oldest_age, number=True),
     TableColumn(name="claimed", label="in progress", read=lambda row: format_count(row.counts.claimed), number=True),
@@ -179,20 +181,21 @@ class _OverviewPanels:
 
     def __init__(self, data: OverviewData) -> None:
         with tiles():
-            self._active_runs = FigureTile("Active runs")
+            self._active_runs = FigureTile("Active runs", "Benchmark runs that have been started and have not ended")
             self._ready = FigureTile("Ready jobs")
             self._in_progress = FigureTile("Jobs in progress")
-            self._poisoned = FigureTile("Poisoned jobs")
+            self._poisoned = FigureTile("Poisoned jobs", POISONED)
             self._workers = FigureTile("Workers")
-            self.spent = FigureTile("Cost today")
+            self.spent = FigureTile("Cost today (UTC)", COSTS)
         heading("Needs attention", 2)
         self._attention = ui.column().classes("w-full gap-1").props("aria-live=polite")
         self._items: list[tuple[str, str]] | None = None
-        heading("Latest runs", 2)
-        no_runs = empty_state("No runs yet. Save a template and run it, or use the command line:", FIRST_RUN)
-        self._runs = TableOrPlaceholder(PageTable("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_runs)
-        heading("Pools", 2)
-        self._pools = TableOrPlaceholder(PageTable("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pools())
+        heading("Latest benchmark runs", 2)
+        no_runs = empty_state("No benchmark runs yet. Save a template and run it, or use the command line:", FIRST_RUN)
+        self._runs = TableOrPlaceholder(PageTable("Latest benchmark runs", _RUNS, key=lambda row: row.run.run_id), no_runs)
+        heading("Job pools and fleets", 2)
+        table = PageTable("Job pools and fleets", _POOLS, key=lambda row: row.pool.pool_id)
+        self._pools = TableOrPlaceholder(table, no_pools())
         self.show(data)
 
     def show(self, data: OverviewData) -> None:

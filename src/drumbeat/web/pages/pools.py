@@ -37,7 +37,7 @@ def add(app: AppState) -> None:
     @page(app, "/pools", "Pools")
     async def pools() -> None:
         with ui.row().classes("w-full items-center"):
-            heading("Pools")
+            heading("Job pools")
             ui.space()
             _new_button(app)
         rows = await _summaries(app)

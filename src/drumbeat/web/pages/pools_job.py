@@ -11,6 +11,7 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text, badge, text_block
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
+from drumbeat.web.pages.plain_words import ATTEMPT_OUTCOMES, capitalised, job_status, plain
 from drumbeat.web.pages.workflows import workflow_url
 
 _ATTEMPTS = (
@@ -18,7 +19,7 @@ _ATTEMPTS = (
     TableColumn(name="worker", read=lambda attempt: attempt.worker_id),
     TableColumn(name="began", label="started (UTC)", read=lambda attempt: attempt.started_at),
     TableColumn(name="ended", label="ended (UTC)", read=lambda attempt: attempt.ended_at),
-    TableColumn(name="outcome", read=lambda attempt: attempt.outcome),
+    TableColumn(name="outcome", read=lambda attempt: plain(ATTEMPT_OUTCOMES, attempt.outcome)),
     TableColumn(name="error", loose=True, read=lambda attempt: attempt.error),
 )
 _STEPS = (
@@ -31,24 +32,13 @@ _STEPS = (
     TableColumn(name="result", loose=True, read=lambda step: None if step.result is None else short_repr(step.result, 200)),
     TableColumn(name="error", loose=True, read=lambda step: step.error),
 )
-_FACTS = (
-    "type",
-    "priority",
-    "attempts",
-    "failures",
-    "crashes",
-    "suspicions",
-    "max_attempts",
-    "timeout",
-    "unique_key",
-    "group",
-    "capability",
-)
-_LABELS = {
-    "suspicions": "crashes while other jobs ran too", "capability": "required capability", "created_at": "pushed at",
-    "begun_at": "started at",
+_FACTS = {
+    "type": "type", "priority": "priority (higher first)", "attempts": "attempts", "failures": "failures", "crashes": "crashes",
+    "suspicions": "crashes while other jobs ran too", "max_attempts": "max attempts", "timeout": "timeout",
+    "unique_key": "unique key", "group": "group", "capability": "required capability", "created_at": "pushed (UTC)",
+    "not_before": "delayed until (UTC)", "claimed_at": "taken by a worker (UTC)", "begun_at": "started (UTC)",
+    "finished_at": "ended (UTC)", "lease_owner": "worker", "lease_until": "lease of the worker expires (UTC)",
 }  # fmt: skip
-_TIMES = ("created_at", "not_before", "claimed_at", "begun_at", "finished_at", "lease_owner", "lease_until")
 
 _LONGEST_SHOWN = 1_000_000  #: characters of a payload or result that the page shows
 
@@ -60,7 +50,7 @@ def add(app: AppState) -> None:
         breadcrumbs(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
         with ui.row().classes("w-full items-center"):
             heading(f"Job {job_id}")
-            badge(job.status)
+            badge(job_status(job, app.clock.now()))
             ui.space()
             _buttons(app, job)
         await _explanation(app, job)
@@ -113,17 +103,18 @@ def _buttons(app: AppState, job: Job) -> None:
 async def _explanation(app: AppState, job: Job) -> None:
     explanation = await app.plane.pool(job.pool_id).explain(job.job_id)
     with ui.card().props('flat bordered role=region aria-label="Status explanation"').classes("w-full q-pa-sm gap-1"):
+        heading("Why this status?", 2)
         for reason in explanation.reasons:
-            ui.label(f"{reason.why}: {reason.says}")
+            ui.label(capitalised(reason.says))
 
 
 def _facts(job: Job) -> None:
     with ui.element("dl").classes("grid w-full gap-x-4 gap-y-1").style("grid-template-columns: max-content 1fr"):
-        for name in (*_FACTS, *_TIMES):
+        for name, label in _FACTS.items():
             value = getattr(job, name)
             if value not in (None, ""):
                 with ui.element("dt").classes("faint"):
-                    ui.label(_LABELS.get(name) or name.replace("_", " "))
+                    ui.label(label)
                 with ui.element("dd"):
                     ui.label(as_text(value))
 

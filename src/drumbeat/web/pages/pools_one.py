@@ -30,8 +30,9 @@ from drumbeat.web.pages.components import (
 )
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.incremental_charts import GrowingChart
-from drumbeat.web.pages.job_columns import JOB_COLUMNS
+from drumbeat.web.pages.job_columns import job_columns
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, pool_summary
+from drumbeat.web.pages.plain_words import JOB_STATUSES, POISONED
 from drumbeat.web.pages.pools_operations import links
 from drumbeat.web.pages.pools_push import push_form
 from drumbeat.web.pages.pools_schedules import SchedulePanel
@@ -157,8 +158,9 @@ class _PoolPanels:
         self._points: deque[Point] = deque(maxlen=_POINTS)
         self._finished: deque[tuple[datetime, int]] = deque()  #: time and number of finished jobs, over the last minute
         with tiles():
-            self._tiles = {name: FigureTile(name) for name in _TILES}
-        self._chart = GrowingChart(chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True))
+            self._tiles = {name: FigureTile(name, POISONED if name == "Poisoned" else "") for name in _TILES}
+        name = f"Jobs and workers of {first.pool.pool_id} in the last hour"
+        self._chart = GrowingChart(chart("Jobs and workers, last hour (UTC)", series(()), name=name))
         heading("Workers", 2)
         command = f"drumbeat pool work {shlex.quote(first.pool.pool_id)}"
         none = ui.label(f"No live workers. Start one with: {command}, or with a trigger.").classes("faint")
@@ -182,12 +184,11 @@ class _PoolPanels:
             self._tiles[name].show(of(summary))
         self._tiles["Finished per minute"].show(per_minute(self._finished))
         self._points.append(Point(summary.now, counts.ready, counts.claimed, len(summary.workers)))
-        self._chart.show(chart_options(series(self._points), step=True))
+        self._chart.show(chart_options(series(self._points)))
         self._workers.show([(summary, worker) for worker in summary.workers])
 
 
 _JOBS = (
-    *JOB_COLUMNS,
     TableColumn(name="attempts", read=lambda job: job.attempts, number=True),
     TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
     TableColumn(
@@ -213,7 +214,7 @@ async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
         heading("Jobs", 2)
         links(pool_id)
         ui.space()
-        choices = {"": "all statuses", **{each.value: each.value for each in JobStatus}}
+        choices = {"": "all statuses", **JOB_STATUSES}
         ui.select(
             choices,
             value=status if statuses else "",
@@ -221,7 +222,8 @@ async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
             on_change=lambda e: ui.navigate.to(_url(pool_id, e.value)),
         ).props("outlined dense").classes("w-40")
     table = TableOrPlaceholder(
-        PageTable("Jobs", _JOBS, key=lambda job: job.job_id), ui.label("No matching jobs").classes("faint")
+        PageTable("Jobs", (*job_columns(app.clock), *_JOBS), key=lambda job: job.job_id),
+        ui.label("No matching jobs").classes("faint"),
     )
     next_link = _paging(pool_id, status, after)
 

@@ -8,18 +8,22 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.client import BulkResult, JobFilter, Pool
+from drumbeat.core.clock import Clock
 from drumbeat.core.job import JobStatus
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder, short
 from drumbeat.web.pages.forms import text_of
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
-from drumbeat.web.pages.job_columns import JOB_COLUMNS
+from drumbeat.web.pages.job_columns import job_columns
+from drumbeat.web.pages.plain_words import JOB_STATUSES
 
 _OPERATIONS = {"cancel": "Cancel jobs", "requeue": "Requeue jobs"}
+_STATUSES = {"cancel": (JobStatus.PENDING, JobStatus.CLAIMED), "requeue": (JobStatus.POISONED, JobStatus.CANCELLED)}
+_ANY_STATUS = {"cancel": "unfinished jobs", "requeue": "poisoned jobs"}  #: which jobs a filter without status selects
+_TITLE = "Bulk cancel or requeue"
 _VERBS = {"cancel": "cancelled", "requeue": "requeued"}
 _JOBS = (
-    *JOB_COLUMNS,
     TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
     TableColumn(name="error", loose=True, read=lambda job: short(job.last_error, 60) if job.last_error else None),
 )
@@ -44,8 +48,8 @@ def add(app: AppState) -> None:
     async def change(pool_id: str) -> None:
         await app.plane.pool(pool_id).get()
         breadcrumbs(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
-        heading("Change jobs by filter")
-        _ChangeForm(app.plane.pool(pool_id))
+        heading(_TITLE)
+        _ChangeForm(app.plane.pool(pool_id), app.clock)
 
     @page(app, "/pools/{pool_id}/errors", "Pools")
     async def errors(pool_id: str) -> None:
@@ -72,7 +76,7 @@ def add(app: AppState) -> None:
 def links(pool_id: str) -> None:
     """Add links to these pages."""
     with ui.row().classes("gap-4"):
-        ui.link("Change jobs by filter", f"/pools/{quote(pool_id, safe='')}/change")
+        ui.link(_TITLE, f"/pools/{quote(pool_id, safe='')}/change")
         ui.link("Error groups", f"/pools/{quote(pool_id, safe='')}/errors")
 
 
@@ -86,14 +90,13 @@ def _summary(done: BulkResult, verb: str) -> str:
 class _ChangeForm:
     """A form with a filter: it shows how many jobs match, and the first of them, before they are changed."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, clock: Clock) -> None:
         self._pool = pool
         self._previewed: tuple[str, JobFilter] | None = None  #: the operation and filter of the preview
         with ui.card().props("flat bordered").classes("w-full"):
-            self._operation = ui.select(_OPERATIONS, value="cancel", label="Operation", on_change=self._forget)
-            choices = {"": "default", **{each.value: each.value for each in JobStatus if each is not JobStatus.DONE}}
+            self._operation = ui.select(_OPERATIONS, value="cancel", label="Action", on_change=self._show_statuses)
             self._fields: dict[str, Any] = {
-                "statuses": ui.select(choices, value="", label="Status", on_change=self._forget),
+                "statuses": ui.select(_choices("cancel"), value="", label="Status", on_change=self._forget),
                 "job_type": ui.input("Type", on_change=self._forget),
                 "group": ui.input("Group", on_change=self._forget),
                 "error": ui.input("Error contains", on_change=self._forget),
@@ -107,9 +110,14 @@ class _ChangeForm:
                 self._apply = button("Change these jobs", self._change, icon="done", danger=True)
                 self._apply.set_visibility(False)
         self._count = ui.label("").props("role=status")
-        table = PageTable("Matching jobs", _JOBS, key=lambda job: job.job_id)
+        table = PageTable("Matching jobs", (*job_columns(clock), *_JOBS), key=lambda job: job.job_id)
         self._table = TableOrPlaceholder(table, ui.label(""))
         self._table.show([])
+
+    def _show_statuses(self) -> None:
+        """Offer the statuses for the selected action, and hide the preview of the other."""
+        self._fields["statuses"].set_options(_choices(str(self._operation.value)), value="")
+        self._forget()
 
     def _forget(self) -> None:
         """Hide the preview, because the filter has changed since."""
@@ -144,12 +152,17 @@ class _ChangeForm:
             notify("The filter has changed. Preview it first.", error=True)
             return
         operation, selected = self._previewed
-        if await confirm(f"{self._apply.text}? Jobs that match by now are changed too.", self._apply.text):
+        if await confirm(f"{self._apply.text}? Jobs that match the filter since the preview are included.", self._apply.text):
             done = await self._run(operation, selected, dry_run=False)
             self._forget()
             self._table.show([])
             self._count.text = _summary(done, _VERBS[operation])
             notify(self._count.text)
+
+
+def _choices(operation: str) -> dict[str, str]:
+    """Return the statuses whose jobs an action can change; '' stands for those that it changes by default."""
+    return {"": _ANY_STATUS[operation], **{each.value: JOB_STATUSES[each] for each in _STATUSES[operation]}}
 
 
 def _minutes(value: float | None) -> timedelta | None:

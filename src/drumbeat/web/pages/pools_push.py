@@ -29,7 +29,7 @@ async def push_form(app: AppState, pool_id: str | None) -> PushFormResult | None
         payload = form.field("payload", ui.textarea("Payload (JSON)", value="{}"))
         job_type = form.field("type", ui.input("Type", placeholder="Selects the handler"))
         with ui.row().classes("w-full no-wrap"):
-            priority = form.field("priority", ui.number("Priority", value=0, precision=0))
+            priority = form.field("priority", ui.number("Priority (higher first)", value=0, precision=0))
             attempts = form.field("max_attempts", ui.number("Max attempts", value=3, min=1, precision=0))
     pool.set_visibility(pool_id is None)
 

@@ -69,13 +69,16 @@ async def _connections(app: AppState) -> None:
             await show()
 
     with ui.row().classes("w-full items-center"):
-        heading("Connections", 2)
+        heading("Saved database connections", 2)
         ui.space()
         button("Add a connection", new, icon="add")
     with ui.column().classes("w-full") as placeholder:
         empty_state("No connections yet. Templates can use a connection instead of a URL; its password is stored encrypted.")
     table = PageTable(
-        "Connections", _CONNECTIONS, key=lambda row: row.name, actions={"Test": test, "Make default": prefer, "Delete": delete}
+        "Saved database connections",
+        _CONNECTIONS,
+        key=lambda row: row.name,
+        actions={"Test": test, "Make default": prefer, "Delete": delete},
     )
     await show()
 

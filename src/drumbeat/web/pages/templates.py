@@ -1,11 +1,10 @@
-"""The list of templates: search, run, copy and delete."""
+"""The list of templates: search, create a run, copy and delete."""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 from nicegui import ui
 
-from drumbeat.bench.model import LoadMode
 from drumbeat.core.run import Template
 from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import DatabaseType, matching_templates
@@ -13,13 +12,14 @@ from drumbeat.web.pages import templates_editor
 from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import empty_state, heading, page
+from drumbeat.web.pages.plain_words import LOAD_MODES, SCALING_MODES, plain
 from drumbeat.web.pages.templates_editor import copy_template, create_run_from
 from drumbeat.web.pages.templates_fields import get, way_of
 
 _TEMPLATES = (
     TableColumn(name="template", read=lambda row: row.name, href=lambda row: f"/templates/{quote(row.template_id, safe='')}"),
-    TableColumn(name="load", label="load mode", read=lambda row: row.config.get("load_mode")),
-    TableColumn(name="scaling", label="scaling mode", read=lambda row: get(row.config, "scaling.mode")),
+    TableColumn(name="load", label="load mode", read=lambda row: plain(LOAD_MODES, row.config.get("load_mode"))),
+    TableColumn(name="scaling", label="scaling mode", read=lambda row: plain(SCALING_MODES, get(row.config, "scaling.mode"))),
     TableColumn(name="workload", read=lambda row: _workload(row)),
     TableColumn(
         name="database", loose=True, read=lambda row: get(row.config, "target.connection") or get(row.config, "target.url")
@@ -41,7 +41,7 @@ def add(app: AppState) -> None:
     @page(app, "/templates", "Templates")
     async def templates(search: str = "", tag: str = "", database: str = "", load_mode: str = "") -> None:
         with ui.row().classes("w-full items-center"):
-            heading("Templates")
+            heading("Benchmark templates")
             ui.space()
 
             async def new() -> None:
@@ -65,10 +65,11 @@ def add(app: AppState) -> None:
 
 def _filters(filters: Mapping[str, str], all_templates: Sequence[Template]) -> None:
     """Add the filter fields. The filters are in the URL, so that a link shows the same templates."""
-    fields: dict[str, tuple[str, str, Sequence[str]]] = {
-        "tag": ("Tag", "all tags", sorted({each for template in all_templates for each in template.tags})),
-        "database": ("Database", "all databases", list(DatabaseType)),
-        "load_mode": ("Load mode", "all load modes", list(LoadMode)),
+    tags = sorted({each for template in all_templates for each in template.tags})
+    fields: dict[str, tuple[str, str, Mapping[str, str]]] = {
+        "tag": ("Tag", "all tags", {each: each for each in tags}),
+        "database": ("Database", "all databases", {each: each for each in DatabaseType}),
+        "load_mode": ("Load mode", "all load modes", LOAD_MODES),
     }
     with ui.row().classes("w-full gap-2"):
         search = ui.input("Search", value=filters["search"]).props("outlined dense clearable").classes("w-60")
@@ -84,8 +85,8 @@ def _filters(filters: Mapping[str, str], all_templates: Sequence[Template]) -> N
         select.on_value_change(apply)
 
 
-def _select(label: str, none: str, values: Sequence[str], value: str) -> ui.select:
-    choices = {"": none, **{str(each): str(each) for each in values}}
+def _select(label: str, none: str, values: Mapping[str, str], value: str) -> ui.select:
+    choices = {"": none, **{str(each): str(text) for each, text in values.items()}}
     return ui.select(choices, value=value if value in choices else "", label=label).props("outlined dense").classes("w-44")
 
 
@@ -104,5 +105,5 @@ def _table(app: AppState, found: Sequence[Template]) -> None:
             notify(f"Template {template.name} deleted.")
             ui.navigate.reload()
 
-    actions = {"Run": run, "Copy": copy, "Delete": delete}
+    actions = {"Create run": run, "Copy": copy, "Delete": delete}
     PageTable("Templates", _TEMPLATES, key=lambda row: row.template_id, actions=actions).show(found)

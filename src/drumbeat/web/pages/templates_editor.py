@@ -73,7 +73,7 @@ class Editor:
             button("Save", self._save, icon="save")
         if self._template is not None:
             button("Copy", self._copy, icon="content_copy")
-            button("Run", self._run, icon="play_arrow")
+            button("Create run", self._run, icon="add")
         button("Preview SQL", self._sql, icon="code").props("outline")
         button("Preview run plan", self._plan, icon="checklist").props("outline")
 

@@ -104,7 +104,7 @@ def workload() -> tuple[TemplateField, ...]:
         *(
             TemplateField(
                 path=f"workload.custom_{kind}_pct",
-                label=f"{_title(kind)} %",
+                label=f"{_title(kind)} (%)",
                 kind=FieldKind.WHOLE,
                 shown=_by(WorkloadType.CUSTOM),
                 hint="0",
@@ -129,7 +129,13 @@ def _title(kind: str) -> str:
 
 
 LOAD = (
-    TemplateField(path="concurrent_connections", label="Total connections", kind=FieldKind.WHOLE, hint="10"),
+    TemplateField(
+        path="concurrent_connections",
+        label="Total connections",
+        kind=FieldKind.WHOLE,
+        shown=lambda at: at.load is _CONCURRENCY or at.scaling is ScalingMode.AUTO,
+        hint="10",
+    ),
     TemplateField(path="target_qps", label="Target operations per second", shown=_in(_QPS), hint="100"),
     TemplateField(
         path="starting_threads",
@@ -147,16 +153,20 @@ LOAD = (
     ),
     TemplateField(
         path="bounds_patience_intervals",
-        label="Checks at max connections before stop",
+        label="Stop after checks at max connections below target",
         kind=FieldKind.WHOLE,
         shown=lambda at: at.load is _QPS and at.scaling is ScalingMode.BOUNDED,
         hint="3",
     ),
     TemplateField(
-        path="find_max.start_connections", label="Start connections", kind=FieldKind.WHOLE, shown=_in(_SEARCH), hint="5"
+        path="find_max.start_connections", label="Initial connections", kind=FieldKind.WHOLE, shown=_in(_SEARCH), hint="5"
     ),
     TemplateField(
-        path="find_max.connections_increment", label="Connections per step", kind=FieldKind.WHOLE, shown=_in(_SEARCH), hint="10"
+        path="find_max.connections_increment",
+        label="Connections added per step",
+        kind=FieldKind.WHOLE,
+        shown=_in(_SEARCH),
+        hint="10",
     ),
     TemplateField(path="find_max.step_duration_seconds", label="Step duration (s)", shown=_in(_SEARCH), hint="30"),
     TemplateField(path="find_max.qps_stability_pct", label="Max throughput drop (%)", shown=_in(_SEARCH), hint="5"),
@@ -167,6 +177,7 @@ LOAD = (
 )
 _BOUNDED = _scaled(ScalingMode.BOUNDED)
 _SET = _scaled(ScalingMode.BOUNDED, ScalingMode.FIXED)
+_MOST_CONNECTIONS = "scaling.max_connections"
 SCALING = (
     TemplateField(path="scaling.min_workers", label="Min workers", kind=FieldKind.WHOLE, shown=_SET, hint="1"),
     TemplateField(path="scaling.max_workers", label="Max workers", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT),
@@ -174,16 +185,18 @@ SCALING = (
         path="scaling.min_connections", label="Min connections per worker", kind=FieldKind.WHOLE, shown=_SET, hint="1"
     ),
     TemplateField(
-        path="scaling.max_connections", label="Max connections per worker", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT
+        path=_MOST_CONNECTIONS, label="Max connections per worker", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT
     ),
-    TemplateField(path="scaling.engine", label="Engine", kind=FieldKind.TEXT, hint="local"),
+    TemplateField(path="scaling.engine", label="Worker engine", kind=FieldKind.TEXT, hint="local"),
 )
 #: labels of the minimum fields in scaling mode FIXED, where they set the exact number of workers and connections
 FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections per worker"}
-MAX_PER_WORKER = "Connection limit per worker"  #: label of concurrent_connections in load modes QPS and FIND_MAX_CONCURRENCY
+#: label of concurrent_connections in load modes QPS and FIND_MAX_CONCURRENCY with scaling mode AUTO; in the others
+#: ``scaling.max_connections`` or ``scaling.min_connections`` says the same, and only that is shown
+MAX_PER_WORKER = "Connection limit per worker"
 GUARDRAILS = (
-    TemplateField(path="guardrails.max_cpu_percent", label="Max Host CPU %", shown=_GUARDED, hint="80"),
-    TemplateField(path="guardrails.max_memory_percent", label="Max Host Memory %", shown=_GUARDED, hint="85"),
+    TemplateField(path="guardrails.max_cpu_percent", label="Max Host CPU % (worker hosts)", shown=_GUARDED, hint="80"),
+    TemplateField(path="guardrails.max_memory_percent", label="Max Host Memory % (worker hosts)", shown=_GUARDED, hint="85"),
     TemplateField(
         path="guardrails.mode",
         label="When exceeded",
@@ -192,10 +205,10 @@ GUARDRAILS = (
         choices=tuple(GuardrailMode),
         hint="soft",
     ),
-    TemplateField(path="guardrails.back_off_percent", label="Back off by (%)", shown=_GUARDED, hint="20"),
+    TemplateField(path="guardrails.back_off_percent", label="Reduce connections by (%)", shown=_GUARDED, hint="20"),
     TemplateField(
         path="guardrails.patience_intervals",
-        label="Checks over CPU/memory limit to fail",
+        label="Fail after checks above the limit",
         kind=FieldKind.WHOLE,
         shown=_GUARDED,
         hint="3",
@@ -227,6 +240,7 @@ MORE = (
     TemplateField(path="prices.worker_hour", label="Worker price per hour"),
     TemplateField(path="prices.target_hour", label="Database price per hour"),
     TemplateField(path="prices.credit", label="Price of a Snowflake credit"),
+    TemplateField(path="prices.currency", label="Currency of the prices", kind=FieldKind.TEXT, hint="USD"),
     TemplateField(path="target.query_timeout_seconds", label="Query timeout (s)", hint="30"),
     TemplateField(path="target.use_cached_result", label="Query cache", kind=FieldKind.SWITCH, hint="on; Snowflake: off"),
     TemplateField(path="seed", label="Random seed", kind=FieldKind.WHOLE, hint="random"),
@@ -238,9 +252,13 @@ def every_field() -> tuple[TemplateField, ...]:
     return (*workload(), *LOAD, *SCALING, *GUARDRAILS, *OBJECTIVES, *MORE)
 
 
-def field_labels(modes: Modes) -> Mapping[str, tuple[str, str]]:
-    """Return label and placeholder, by path, of the form fields whose label depends on the load mode or scaling mode."""
-    labels = {each.path: (each.label, each.hint) for each in (*LOAD, *SCALING) if each.path in (*FIXED_LABELS, LOAD[0].path)}
+def field_labels(modes: Modes, tree: Mapping[str, Any]) -> Mapping[str, tuple[str, str]]:
+    """Return label and placeholder, by path, of the form fields whose texts depend on the modes or on the document."""
+    changing = (*FIXED_LABELS, LOAD[0].path, _MOST_CONNECTIONS)
+    labels = {each.path: (each.label, each.hint) for each in (*LOAD, *SCALING) if each.path in changing}
+    limit = get(tree, LOAD[0].path)
+    if limit and not LOAD[0].shown(modes) and not LOAD[0].shown(modes_of(tree)):
+        labels[_MOST_CONNECTIONS] = (labels[_MOST_CONNECTIONS][0], str(limit))
     if modes.scaling is ScalingMode.FIXED:
         labels |= {path: (label, "1") for path, label in FIXED_LABELS.items()}
     if modes.load is not LoadMode.CONCURRENCY:

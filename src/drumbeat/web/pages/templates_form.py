@@ -13,6 +13,7 @@ from drumbeat.web.pages.actions import may_change, notify
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading
+from drumbeat.web.pages.plain_words import LOAD_MODES, SCALING_MODES
 from drumbeat.web.pages.templates_fields import (
     CHOICE_TEXTS,
     GUARDRAILS,
@@ -34,7 +35,8 @@ from drumbeat.web.pages.templates_fields import (
 )
 from drumbeat.web.pages.templates_operations import PATH as OPERATIONS, OperationRows
 
-_BY_URL, _BY_CONNECTION = "URL", "Connection"
+_BY_URL, _BY_CONNECTION = "URL", "Saved connection"
+_MOST_LETTERS = 36  #: longer labels get a wider field
 _SWITCH = {True: "on", False: "off"}
 
 
@@ -135,7 +137,7 @@ class TemplateForm:
             self._target_by = self._register("target", target_by).classes("w-36")
             url = ui.input("URL (without password)", value=get(self._before, "target.url") or "")
             self._url = self._register("target.url", url).classes("w-full max-w-lg")
-            connection = ui.select(names, value=named or first, label="Connection", on_change=self._find_tables)
+            connection = ui.select(names, value=named or first, label=_BY_CONNECTION, on_change=self._find_tables)
             self._connection = self._register("target.connection", connection).classes("w-60")
             table = get(self._before, "target.table")
             known = [str(table)] if table else []
@@ -151,7 +153,7 @@ class TemplateForm:
         by_url, name = self._target_by.value == _BY_URL, str(self._connection.value or "")
         target = {"url": _text(self._url.value)} if by_url else {"connection": name}
         if not any(target.values()) or not may_change():
-            self._tables_found.text = "Enter a URL or select a connection first."
+            self._tables_found.text = "Enter a URL or select a saved connection first."
             return
         try:
             found = await self._app.plane.connections().tables_at(target)
@@ -169,7 +171,7 @@ class TemplateForm:
         ways = {
             WorkloadType.PRESET: "Preset read/write mix",
             WorkloadType.STANDARD: "Standard benchmark (TPC-B, YCSB, TPC-C …)",
-            WorkloadType.CUSTOM: "Custom SQL for the four operation kinds",
+            WorkloadType.CUSTOM: "Custom SQL for lookup, scan, insert and update",
             WorkloadType.OPERATIONS: "Custom operations",
         }
         self._way = self._register(
@@ -182,18 +184,18 @@ class TemplateForm:
     def _add_load(self) -> None:
         heading("Load", 2)
         mode = modes_of(self._before).load
-        select = ui.select([each.value for each in LoadMode], value=mode.value, label="Load mode", on_change=self._update)
-        self._load_mode = self._register("load_mode", select).classes("w-72")
+        select = ui.select(dict(LOAD_MODES), value=mode.value, label="Load mode", on_change=self._update)
+        self._load_mode = self._register("load_mode", select).classes("w-full max-w-md")
         self._add_group(LOAD)
 
     def _add_scaling(self) -> None:
         heading("Scaling", 2)
         mode = modes_of(self._before).scaling
-        select = ui.select([each.value for each in ScalingMode], value=mode.value, label="Scaling mode", on_change=self._update)
+        select = ui.select(dict(SCALING_MODES), value=mode.value, label="Scaling mode", on_change=self._update)
         self._scaling_mode = self._register("scaling.mode", select).classes("w-72")
         self._add_group(SCALING)
         with ui.column().classes("w-full gap-2") as self._guardrails:
-            heading("Resource guardrails", 2)
+            heading("Resource guardrails (worker hosts)", 2)
             self._add_group(GUARDRAILS)
 
     def _add_rest(self) -> None:
@@ -206,9 +208,8 @@ class TemplateForm:
         with ui.row().classes("w-full gap-2 items-start"):
             for each in specs:
                 field = self._register(each.path, _field(each, get(self._before, each.path)))
-                field.classes(
-                    "w-full max-w-md" if each.kind is FieldKind.TEXT else "w-full" if each.kind is FieldKind.SQL else "w-60"
-                )
+                is_wide = each.kind is FieldKind.TEXT or len(each.label) > _MOST_LETTERS
+                field.classes("w-full" if each.kind is FieldKind.SQL else "w-full max-w-md" if is_wide else "w-60")
                 self._inputs[each] = field
                 if each.path.endswith("_pct") and each.path.startswith("workload."):
                     field.on_value_change(self._show_total)
@@ -218,7 +219,7 @@ class TemplateForm:
         modes = self.modes
         for each, field in self._inputs.items():
             field.set_visibility(each.shown(modes))
-        for path, (label, hint) in field_labels(modes).items():
+        for path, (label, hint) in field_labels(modes, self._before).items():
             set_attribute(set_attribute(self.fields[path], "label", label), "placeholder", hint)
         self._operations.show(modes.way is WorkloadType.OPERATIONS)
         self._guardrails.set_visibility(modes.scaling is not ScalingMode.FIXED)
@@ -232,8 +233,8 @@ class TemplateForm:
             field.value or 0 for each, field in self._inputs.items() if each.path.endswith("_pct") and "custom" in each.path
         ]
         total = sum(weights)
-        hint = "" if total == 100 else " (must be 100)"
-        self._total_label.text = f"Total weight: {total:g}{hint}"
+        hint = "" if total == 100 else " (must be 100 %)"
+        self._total_label.text = f"Total weight: {total:g} %{hint}"
         self._total_label.set_visibility(self.modes.way is WorkloadType.CUSTOM)
 
 

@@ -8,10 +8,11 @@ from nicegui import ui
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text, text_block
 from drumbeat.web.pages.frame import heading
+from drumbeat.web.pages.plain_words import PHASES, plain
 from drumbeat.web.pages.templates_values import show_value_sources
 
 _PHASES = (
-    TableColumn(name="phase", read=lambda row: row.phase),
+    TableColumn(name="phase", read=lambda row: plain(PHASES, row.phase)),
     TableColumn(name="duration", read=lambda row: row.duration if row.duration is not None else "open-ended"),
 )
 

@@ -1,4 +1,4 @@
-"""Shows where the values of each operation come from: keys, value pools, random values."""
+"""Shows where the values of each operation come from: keys, lists of values, random values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def describe(value: Value) -> tuple[str, str]:
     match value:
         case PoolValue(values=values) | Pick(values=values):
             examples = ", ".join(short(each, 20) for each in values[:_EXAMPLES])
-            return "value pool", f"{len(values):,} values, {len(set(values)):,} different, such as {examples}"
+            return "list of values", f"{len(values):,} values, {len(set(values)):,} different, such as {examples}"
         case KeyValue(low=low, high=high, distribution=distribution):
             return "existing key", f"{low:,} to {high:,}, {distribution}"
         case NewKey(first=first):

@@ -10,6 +10,7 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import notify
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import empty_state, heading, page
+from drumbeat.web.pages.plain_words import TRIGGER_ACTIONS, TRIGGER_TYPES, plain
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import TriggerService
@@ -58,16 +59,20 @@ async def _rows(service: "TriggerService") -> list[tuple[Any, Any, Any]]:
     return [(each, last.get(each.name), service.due(each)) for each in service.triggers]
 
 
+def _schedule_text(trigger: Any) -> str | None:
+    return f"{trigger.schedule} ({trigger.timezone or 'UTC'})" if trigger.schedule else None
+
+
 _TRIGGERS = (
     TableColumn(name="trigger", read=lambda row: row[0].name),
-    TableColumn(name="type", read=lambda row: row[0].type),
-    TableColumn(name="machine", label="starts", read=lambda row: row[0].machine),
+    TableColumn(name="type", label="fired by", read=lambda row: plain(TRIGGER_TYPES, row[0].type)),
+    TableColumn(name="machine", label="action", read=lambda row: plain(TRIGGER_ACTIONS, row[0].machine)),
     TableColumn(
         name="pool",
         read=lambda row: row[0].pool_id or _ALL_POOLS,
         href=lambda row: f"/pools/{quote(row[0].pool_id, safe='')}" if row[0].pool_id else None,
     ),
-    TableColumn(name="schedule", read=lambda row: row[0].schedule),
+    TableColumn(name="schedule", read=lambda row: _schedule_text(row[0])),
     TableColumn(name="last", label="last fired (UTC)", read=lambda row: row[1].at if row[1] else "never"),
     TableColumn(name="outcome", loose=True, read=lambda row: row[1].outcome if row[1] else None),
     TableColumn(name="due", label="next due (UTC)", read=lambda row: row[2]),

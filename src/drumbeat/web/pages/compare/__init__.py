@@ -25,7 +25,7 @@ _LATEST = 200
 def add(app: AppState) -> None:
     @page(app, "/compare", "Compare")
     async def compare_page(runs: str = "") -> None:
-        heading("Compare")
+        heading("Compare benchmark runs")
         run_ids = list(dict.fromkeys(each for each in runs.split(",") if each))[:MOST]
         ended = [run for run in await app.plane.store.runs.list(limit=_LATEST) if run.status in RUN_ENDED]
         if not ended:

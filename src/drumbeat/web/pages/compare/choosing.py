@@ -28,5 +28,5 @@ class RunSelector:
 
 
 def _name(run: Run) -> str:
-    when = f", {run.created_at:%Y-%m-%d %H:%M}" if run.created_at else ""
+    when = f", {run.created_at:%Y-%m-%d %H:%M} UTC" if run.created_at else ""
     return f"{run.name or run.run_id}{when} ({run.run_id})"

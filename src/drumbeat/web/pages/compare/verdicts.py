@@ -8,6 +8,7 @@ from nicegui import ui
 from drumbeat.web.pages.compare.overlays import title
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import heading
+from drumbeat.web.pages.plain_words import CHANGES, COMPARED_FIGURES, plain
 from drumbeat.web.pages.run_live.figures import number, percent
 
 if TYPE_CHECKING:
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
 
 _COLOURS = {"regressed": "negative", "warning": "warning", "improved": "positive", "stable": "positive"}
 
+_FOR_ONE = " for an hourly cost of 1"
+
 
 def verdict(comparison: "Comparison") -> None:
     with ui.card().props("flat bordered").classes("w-full"):
         with ui.row().classes("items-center gap-2"):
             heading(f"{title(comparison.before)} → {title(comparison.after)}", 2)
             colour = _COLOURS.get(str(comparison.change), "grey-8")
-            ui.badge(str(comparison.change), color=colour, text_color="white").classes("q-pa-xs").props('aria-label="Verdict"')
+            badge = ui.badge(plain(CHANGES, comparison.change) or "", color=colour, text_color="white")
+            badge.classes("q-pa-xs").props('aria-label="Verdict"')
         for warning in comparison.warnings:
             with ui.row().classes("items-center gap-1"):
                 ui.icon("warning").props("aria-hidden=true").classes("text-warning")
@@ -36,12 +40,24 @@ def verdict(comparison: "Comparison") -> None:
 def _metrics(comparison: "Comparison") -> None:
     table = PageTable("Metrics", _COLUMNS, lambda delta: delta.bounds.name)
     table.show(comparison.deltas)
-    limits = ", ".join(f"{each.bounds.label} {percent(each.bounds.warning)}" for each in comparison.deltas)
+    limits = ", ".join(f"{_label(each.bounds)} {percent(each.bounds.warning)}" for each in comparison.deltas)
     ui.label(
-        "Estimated change: how much the second run differs, with the range that contains the true difference with 99 % "
-        "confidence. p-value: how likely such a difference is by chance alone (Welch's t-test over batches of seconds). "
-        f"A change counts if its p-value is below 0.01 and it exceeds: {limits}. Errors are compared without a test."
+        "Estimated change: how much the compared run differs from the baseline, with the range that contains the true "
+        "difference with 99 % confidence. p-value: how likely such a difference is by chance alone (Welch's t-test over "
+        f"batches of seconds). A change counts if its p-value is below 0.01 and it exceeds: {limits}. Errors are compared "
+        "without a test."
     ).classes("text-caption faint")
+
+
+def _label(bounds: Any) -> str:
+    return COMPARED_FIGURES.get(bounds.name, str(bounds.label))
+
+
+def _figure_text(figure: str, unit: str) -> str:
+    """Return a figure with its unit; a unit that the figure counts by, such as a currency, stands in its text."""
+    if figure.endswith(_FOR_ONE):
+        return f"{figure.removesuffix(_FOR_ONE)} per {unit} of hourly cost"
+    return f"{figure} ({unit})" if unit else figure
 
 
 def _value(delta: Any, value: float | None) -> str:
@@ -63,20 +79,23 @@ def _interval(delta: Any) -> str:
 
 _COLUMNS = [
     TableColumn(
-        name="metric", read=lambda delta: delta.bounds.label + (f" ({delta.bounds.unit})" if delta.bounds.unit else "")
+        name="metric", read=lambda delta: _label(delta.bounds) + (f" ({delta.bounds.unit})" if delta.bounds.unit else "")
     ),
-    TableColumn(name="before", read=lambda delta: _value(delta, delta.before), number=True),
-    TableColumn(name="after", read=lambda delta: _value(delta, delta.after), number=True),
+    TableColumn(name="before", label="baseline", read=lambda delta: _value(delta, delta.before), number=True),
+    TableColumn(name="after", label="compared run", read=lambda delta: _value(delta, delta.after), number=True),
     TableColumn(name="delta", label="difference", read=_change, number=True),
     TableColumn(name="shift", label="estimated change (99 % confidence interval)", read=_interval, number=True),
     TableColumn(name="p-value", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
-    TableColumn(name="change", label="verdict", read=lambda delta: delta.words),
+    TableColumn(name="change", label="verdict", read=lambda delta: plain(CHANGES, delta.words)),
 ]
 
 
 def _notes(comparison: "Comparison") -> list[str]:
     similarity = comparison.similarity
-    notes = [f"similarity {similarity.score:.2f}: confidence {similarity.confidence}", *similarity.gates]
+    notes = [
+        f"configuration similarity {similarity.score:.2f} of 1 (comparability: {similarity.confidence})",
+        *similarity.gates,
+    ]
     if comparison.divergence is not None:
         differ = "differ" if comparison.latencies_differ else "do not differ"
         notes.append(f"the latency distributions {differ} (divergence {comparison.divergence:.3f})")
@@ -85,9 +104,9 @@ def _notes(comparison: "Comparison") -> list[str]:
 
 _PAIRS = [
     TableColumn(name="subject", label="operation kind", read=lambda pair: pair.subject),
-    TableColumn(name="metric", read=lambda pair: pair.figure + (f" ({pair.unit})" if pair.unit else "")),
-    TableColumn(name="before", read=lambda pair: number(pair.before), number=True),
-    TableColumn(name="after", read=lambda pair: number(pair.after), number=True),
+    TableColumn(name="metric", read=lambda pair: _figure_text(pair.figure, pair.unit)),
+    TableColumn(name="before", label="baseline", read=lambda pair: number(pair.before), number=True),
+    TableColumn(name="after", label="compared run", read=lambda pair: number(pair.after), number=True),
     TableColumn(
         name="delta",
         label="difference",
@@ -106,8 +125,8 @@ def _pairs(title: str, name: str, pairs: Sequence[Any], columns: Sequence[TableC
 
 _SETTINGS = [
     TableColumn(name="setting", read=lambda each: each.path),
-    TableColumn(name="before", read=lambda each: each.before),
-    TableColumn(name="after", read=lambda each: each.after),
+    TableColumn(name="before", label="baseline", read=lambda each: each.before),
+    TableColumn(name="after", label="compared run", read=lambda each: each.after),
 ]
 
 

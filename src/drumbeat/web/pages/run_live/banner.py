@@ -6,6 +6,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import LiveRun
 from drumbeat.core.run import RunStatus
+from drumbeat.web.pages.plain_words import capitalised
 from drumbeat.web.snapshot_sections import guardrails
 
 
@@ -22,11 +23,11 @@ class Banner:
     def show(self, watched: LiveRun) -> None:
         state = guardrails(watched)
         if watched.judgement.is_orphan and state["message"] is None:
-            self._show_text(_sentence(watched.judgement.reason), "yellow", "person_off")
+            self._show_text(capitalised(watched.judgement.reason), "yellow", "person_off")
             return
         waiting = watched.run.custom_metrics.get("waiting") if watched.run.status is RunStatus.STARTING else None
         if waiting is not None and state["message"] is None:
-            self._show_text(_sentence(waiting), "yellow", "hourglass_empty")
+            self._show_text(capitalised(waiting), "yellow", "hourglass_empty")
             return
         text = ": ".join(each for each in (state["message"], state["detail"]) if each)
         self._show_text(text or None, state["color"], state["icon"] or "warning")
@@ -41,7 +42,3 @@ class Banner:
             self._text.text = text
             self._icon.name = icon
             self._row.classes(replace=f"rail {colour}")
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

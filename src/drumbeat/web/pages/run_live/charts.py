@@ -10,6 +10,7 @@ from drumbeat.bench.model import Curves, Point, RunPlan, Stretch
 from drumbeat.web.pages.components import COLOURS
 from drumbeat.web.pages.element_names import set_attribute, set_label
 from drumbeat.web.pages.incremental_charts import GrowingChart
+from drumbeat.web.pages.plain_words import PHASES, plain
 
 INK, FAINT, BAND = "#7d8590", "rgba(125,133,144,.25)", "rgba(125,133,144,.08)"
 OUTAGE_BAND = "rgba(196,69,59,.22)"
@@ -92,7 +93,7 @@ def _bands(phases: Sequence[Stretch], outages: Sequence[Stretch], scale: float) 
         "data": [
             [
                 {
-                    "name": each.name if each.ended - each.began > total / 8 or colour == OUTAGE_BAND else "",
+                    "name": plain(PHASES, each.name) if each.ended - each.began > total / 8 or colour == OUTAGE_BAND else "",
                     "xAxis": each.began / scale,
                     "itemStyle": {"color": colour},
                     "label": {"position": position},
@@ -162,7 +163,7 @@ CHARTS: Mapping[str, Any] = {
     "Throughput": throughput,
     "Latency": latency,
     "Connections": connections,
-    "Host CPU and memory": resources,
+    "Worker host CPU and memory": resources,
 }
 
 

@@ -11,8 +11,11 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import Action, button, confirm, may_change, notify
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.frame import breadcrumbs, heading
+from drumbeat.web.pages.plain_words import END_REASONS, LOAD_MODES, RUN_STATUSES, plain
 from drumbeat.web.snapshot_sections import bounds, whole_result
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
+
+CREATE_SAME = "Create the same run"  #: label of the button that creates a run with the same configuration, without starting it
 
 
 class Heading:
@@ -40,7 +43,7 @@ class Heading:
         actions: dict[str, tuple[str, Action, str]] = {
             "start": ("Start", self._start, "play_arrow"),
             "stop": ("Stop", self._stop, "stop"),
-            "rerun": ("Run again", partial(run_again, self._app, self._run_id), "replay"),
+            "rerun": (CREATE_SAME, partial(run_again, self._app, self._run_id), "replay"),
             "delete": ("Delete", partial(delete_run, self._app, self._run_id), "delete"),
         }
         text, action, icon = actions[name]
@@ -48,7 +51,7 @@ class Heading:
 
     def show(self, watched: LiveRun) -> None:
         run = watched.run
-        self._status.text = run.status
+        self._status.text = RUN_STATUSES[run.status]
         set_attribute(self._status, "color", status_colour(run, watched.judgement))
         self._show_verdict(watched.judgement)
         self._facts.text = " · ".join(f"{name} {value}" for name, value in _facts(watched).items() if value)
@@ -59,7 +62,7 @@ class Heading:
 
     def _show_verdict(self, judgement: RunJudgement) -> None:
         text = verdict_words(judgement)
-        self._verdict.text = (text or "").upper()
+        self._verdict.text = text or ""
         self._verdict.set_visibility(text is not None)
         set_attribute(self._verdict, "color", verdict_colour(judgement))
         self._reason.text = judgement.reason
@@ -113,7 +116,7 @@ def _facts(watched: LiveRun) -> Mapping[str, object]:
     standard = workload.get("standard") if isinstance(workload, Mapping) else None
     return {
         "run": watched.run.run_id,
-        "load mode": plan.load_mode,
+        "load mode": plain(LOAD_MODES, plan.load_mode),
         "workload": standard,
         "warmup": f"{plan.warmup.total_seconds():g} s",
         "duration": f"{plan.duration.total_seconds():g} s" if plan.load_mode != "FIND_MAX_CONCURRENCY" else "open-ended",
@@ -136,9 +139,10 @@ def bounds_words(watched: LiveRun) -> str:
 
 
 def end_reason(watched: LiveRun) -> str:
-    """Return why the run ended; empty while it is active."""
+    """Return why the run ended, as one line; empty while it is active."""
     if watched.run.status not in RUN_ENDED:
         return ""
     total = whole_result(watched)
     why = total.failure_reason if total else None
-    return ": ".join(str(part) for part in (watched.run.completion_reason, why) if part)
+    reasons = [part for part in (plain(END_REASONS, watched.run.completion_reason), why) if part]
+    return f"Ended: {': '.join(reasons)}" if reasons else ""

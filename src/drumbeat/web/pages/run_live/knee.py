@@ -21,8 +21,10 @@ def answer(section: Section) -> str:
         level = _level(found["best_connections"], found.get("best_qps"), found.get("best_p95_ms"))
         return f"{'Max within bounds' if found.get('bounded') else 'Max stable'}: {level}"
     if found:
-        return str(section["message"] or "No stable level")
-    return f"Best so far: {_level(best['connections'], best['qps'], best.get('p95_ms'))}" if best else "No stable level yet"
+        return str(section["message"] or "No stable number of connections")
+    if not best:
+        return "No stable number of connections yet"
+    return f"Best so far: {_level(best['connections'], best['qps'], best.get('p95_ms'))}"
 
 
 def _level(connections: float, qps: float | None, p95_ms: float | None) -> str:

@@ -9,11 +9,12 @@ from drumbeat.bench.model import DecisionRecord
 from drumbeat.core.log import LEVELS, log_rank
 from drumbeat.web.feeds import Line
 from drumbeat.web.pages.components import PageTable, TableColumn
+from drumbeat.web.pages.plain_words import RUN_ACTIONS, plain_action
 
 MOST_LINES = 500
 _SHOWN = 300
 _SHOWN_AT_FIRST = 50  #: number of decisions shown by default
-_ALL_SOURCES, _CONTROLLER = "all sources", "controller"
+_ALL_SOURCES, _ORCHESTRATOR = "all sources", "orchestrator"
 
 
 def _offset_text(decided: DecisionRecord) -> str:
@@ -23,7 +24,7 @@ def _offset_text(decided: DecisionRecord) -> str:
 
 _COLUMNS: list[TableColumn] = [
     TableColumn(name="time", label="time since start", read=_offset_text),
-    TableColumn(name="action", read=lambda each: each.what),
+    TableColumn(name="action", read=lambda each: plain_action(RUN_ACTIONS, each.what)),
     TableColumn(name="reason", read=lambda each: each.reason + (f" (failed: {each.error})" if each.error else "")),
 ]
 
@@ -56,10 +57,10 @@ class LogPanel:
 
     def __init__(self) -> None:
         self._lines: deque[Line] = deque(maxlen=MOST_LINES)
-        ui.label("Log").classes("text-h6").props("role=heading aria-level=2")
+        ui.label("Log (times in UTC)").classes("text-h6").props("role=heading aria-level=2")
         with ui.row().classes("items-center"):
             self._level = ui.select(list(LEVELS), value="INFO", label="Min level", on_change=self._redraw).classes("w-32")
-            self._source = ui.select([_ALL_SOURCES, _CONTROLLER], value=_ALL_SOURCES, label="Source", on_change=self._redraw)
+            self._source = ui.select([_ALL_SOURCES, _ORCHESTRATOR], value=_ALL_SOURCES, label="Source", on_change=self._redraw)
             self._source.classes("w-48")
         self._log = ui.log(max_lines=_SHOWN).classes("run-log w-full").props('role=log tabindex=0 aria-label="Log lines"')
 
@@ -76,11 +77,11 @@ class LogPanel:
 
     def _is_shown(self, line: Line) -> bool:
         source = self._source.value
-        matches = source == _ALL_SOURCES or line["worker_id"] == (None if source == _CONTROLLER else source)
+        matches = source == _ALL_SOURCES or line["worker_id"] == (None if source == _ORCHESTRATOR else source)
         return matches and log_rank(line["level"]) >= log_rank(str(self._level.value))
 
     def _push(self, line: Line) -> None:
-        source = line["worker_id"] or _CONTROLLER
+        source = line["worker_id"] or _ORCHESTRATOR
         self._log.push(f"{line['timestamp']:%H:%M:%S} {line['level']:<7} {source}: {line['message']}", classes=line["level"])
 
     def _redraw(self) -> None:

@@ -8,6 +8,7 @@ from nicegui import ui
 from drumbeat.bench.model import STABLE, LiveRun, LoadMode, RunPlan
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.pages.element_names import set_attribute
+from drumbeat.web.pages.plain_words import MAXIMUM_TYPES, SEARCH_STAGES, STEP_OUTCOMES, plain
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import SearchResultPanel, answer
 from drumbeat.web.snapshot_sections import find_max, qps_controller
@@ -23,12 +24,14 @@ STEPS: list[TableColumn] = [
     TableColumn(name="step", read=lambda step: f"{step['n']}{'*' if step['is_probe'] else ''}"),
     TableColumn(name="connections", read=lambda step: step["to_target"], number=True),
     TableColumn(name="qps", label="ops/s", read=lambda step: number(step["qps"]), number=True),
-    TableColumn(name="qps_change", label="ops/s change", read=lambda step: _signed(step["qps_vs_prior"]), number=True),
+    TableColumn(
+        name="qps_change", label="ops/s vs last stable step", read=lambda step: _signed(step["qps_vs_prior"]), number=True
+    ),
     TableColumn(name="p95", read=lambda step: ms(step["p95_ms"]), number=True),
-    TableColumn(name="p95_change", label="p95 change", read=lambda step: _signed(step["p95_vs_baseline"]), number=True),
+    TableColumn(name="p95_change", label="p95 vs first step", read=lambda step: _signed(step["p95_vs_baseline"]), number=True),
     TableColumn(name="p99", read=lambda step: ms(step["p99_ms"]), number=True),
     TableColumn(name="errors", label="error rate", read=lambda step: percent(step["error_rate"]), number=True),
-    TableColumn(name="outcome", read=lambda step: step["outcome"]),
+    TableColumn(name="outcome", read=lambda step: plain(STEP_OUTCOMES, step["outcome"])),
     TableColumn(name="reason", read=lambda step: step["reason"]),
 ]
 
@@ -48,12 +51,13 @@ def knee_words(section: Section) -> str | None:
     found, best = section["knee"], section["best"]
     if found:
         saturation = found.get("saturation")
-        return f"{found['connections']}" + (f", saturated at {number(saturation)}" if saturation else "")
+        linear = f" (linear scaling would need {number(saturation)})" if saturation else ""
+        return f"{found['connections']} connections{linear}"
     if section["result"] or not best:
         return "not reached" if section["badge"] == "BOUNDED_MAX" else None
     failed = [step["to_target"] for step in section["steps"] if step["outcome"] not in (None, STABLE)]
     above = min((each for each in failed if each > best["connections"]), default=None)
-    return f"above {best['connections']}" if above is None else f"{best['connections']} to {above}"
+    return f"above {best['connections']} connections" if above is None else f"{best['connections']} to {above} connections"
 
 
 class FindMaxPanel:
@@ -79,13 +83,13 @@ class FindMaxPanel:
         best, baseline, last = (section[name] or {} for name in ("best", "baseline", "last"))
         countdown = section["countdown_seconds"]
         values = {
-            "step": f"{section['step'] or '–'} {section['status'] or ''}",
+            "step": ": ".join(str(each) for each in (section["step"] or "–", plain(SEARCH_STAGES, section["status"])) if each),
             "current connections": section["connections"],
             "next connections": section["next_connections"],
             "step ends in": None if countdown is None else f"{countdown:.0f} s",
             "baseline p95": ms(baseline.get("p95_ms")),
             "last p95": ms(last.get("p95_ms")),
-            "best so far": f"{best['connections']} at {number(best['qps'])}/s" if best else None,
+            "best so far": f"{best['connections']} connections at {number(best['qps'])} ops/s" if best else None,
             "saturation point (knee)": knee_words(section),
         }
         for name, value in values.items():
@@ -103,7 +107,7 @@ class FindMaxPanel:
         self._message.text = section["message"] or ""
         self._message.set_visibility(bool(section["message"]) and section["message"] != answer(section))
         self._badge.set_visibility(bool(section["badge"]))
-        self._badge.text = section["badge"] or ""
+        self._badge.text = plain(MAXIMUM_TYPES, section["badge"]) or ""
         set_attribute(self._badge, "color", "warning" if section["badge"] == "BOUNDED_MAX" else "positive")
 
 
@@ -111,7 +115,7 @@ HISTORY: list[TableColumn] = [
     TableColumn(name="time", label="time (UTC)", read=lambda step: step["ended_at"]),
     TableColumn(name="change", read=lambda step: f"{step['from_target']} → {step['to_target']} connections"),
     TableColumn(name="qps", label="ops/s", read=lambda step: number(step["qps"]), number=True),
-    TableColumn(name="outcome", read=lambda step: step["outcome"]),
+    TableColumn(name="outcome", read=lambda step: plain(STEP_OUTCOMES, step["outcome"])),
     TableColumn(name="reason", read=lambda step: step["reason"]),
 ]
 

@@ -10,7 +10,7 @@ from drumbeat.core.run import RUN_ENDED, Phase, Run, RunStatus
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.snapshot import elapsed, phase_began
 
-BUBBLES = ("Preparing", "Warmup", "Running", "Processing", "Completed")
+BUBBLES = ("Preparing", "Warmup", "Measurement", "Processing", "Completed")
 _POSITIONS = {
     Phase.PREPARING: 0,
     Phase.WARMUP: 1,

@@ -12,6 +12,7 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import report_errors
 from drumbeat.web.pages.components import as_text, duration_text
 from drumbeat.web.pages.element_names import set_attribute, set_label
+from drumbeat.web.pages.plain_words import PHASES, plain
 from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import ms, number
 
@@ -35,7 +36,7 @@ def sentence(snapshot: WorkerSnapshot) -> str:
         return f"{worker.shown_status}" + (f": {problem}" if problem else "")
     heartbeat = "just now" if snapshot.silence < _JUST_NOW else f"{duration_text(snapshot.silence)} ago"
     connections = f"{worker.applied_target}/{worker.target} connections"
-    return f"{worker.status}, {snapshot.health} · {number(snapshot.qps)}/s · {connections} · heartbeat {heartbeat}"
+    return f"{worker.status}, {snapshot.health} · {number(snapshot.qps)} ops/s · {connections} · heartbeat {heartbeat}"
 
 
 class WorkerGrid:
@@ -80,7 +81,7 @@ class WorkerGrid:
                 with ui.row().classes("gap-2"):
                     ui.label(f"{what}:").classes("faint")
                     ui.label(as_text(value))
-            chart, load = LiveChart("Throughput of this worker"), LiveChart("Host CPU and memory", height=180)
+            chart, load = LiveChart("Throughput of this worker"), LiveChart("Worker host CPU and memory", height=180)
             ui.button("Close", on_click=dialog.close).props("flat no-caps autofocus")
         dialog.on("hide", dialog.delete)
         dialog.open()
@@ -110,7 +111,7 @@ def facts(snapshot: WorkerSnapshot) -> dict[str, object]:
         "engine": worker.engine,
         "host": worker.place,
         "process ID": worker.pid,
-        "phase": worker.phase,
+        "phase": plain(PHASES, worker.phase),
         "connections": f"{worker.active} busy, {worker.applied_target} open, {worker.target} target",
         "operations": worker.operations,
         "errors": worker.errors,

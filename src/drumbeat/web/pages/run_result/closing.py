@@ -7,6 +7,7 @@ from nicegui import ui
 from drumbeat.core.run import Result, RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, may_change, notify, report_errors
+from drumbeat.web.pages.plain_words import STATISTICS_STATUSES, plain
 from drumbeat.web.pages.run_live.figures import number
 
 FORMATS = {"html": "html", "markdown": "md", "csv": "csv", "json": "json", "junit": "xml", "prometheus": "prom"}
@@ -37,13 +38,15 @@ class ResultActions:
         )
         status = total.enrichment_status if total else None
         error = total.enrichment_error if total else None
-        self._enrichment.text = f"Database statistics: {status or 'none'}" + (f" ({error})" if error else "")
+        self._enrichment.text = f"Database statistics: {plain(STATISTICS_STATUSES, status) or 'none'}" + (
+            f" ({error})" if error else ""
+        )
         self._retry.set_visibility(self._may_change and status in ("FAILED", "SKIPPED", "PENDING"))
 
     async def _enrich(self) -> None:
         found = await self._app.plane.bench().enrich(self._run_id)
         self.show(found)
-        notify(f"Database statistics: {found.enrichment_status}")
+        notify(f"Database statistics: {plain(STATISTICS_STATUSES, found.enrichment_status)}")
 
     async def _download(self, report_format: str) -> None:
         await report_errors(partial(self._write, report_format))

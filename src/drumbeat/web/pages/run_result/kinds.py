@@ -10,7 +10,7 @@ from drumbeat.bench.model import Latency, LiveRun
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Result
 from drumbeat.web.pages.components import COLOURS, PageTable, TableColumn
-from drumbeat.web.pages.run_live.charts import INK, LiveChart, options
+from drumbeat.web.pages.run_live.charts import LiveChart, options
 from drumbeat.web.pages.run_live.figures import number, percent as share
 
 BARS = 60
@@ -26,7 +26,7 @@ def kinds_table(watched: LiveRun) -> None:
         return
     table = PageTable("Results by operation kind", _COLUMNS, lambda row: row.kind or "all kinds")
     table.show(rows)
-    LiveChart("Latency histogram", histogram_options(rows[0].latency), height=220)
+    LiveChart("Latency histogram (ms, logarithmic)", histogram_options(rows[0].latency), height=220)
 
 
 def _latency(percent: float, row: Result) -> str:
@@ -47,11 +47,11 @@ _COLUMNS: list[TableColumn] = [
     TableColumn(name="operations", read=lambda row: row.operations, number=True),
     TableColumn(name="ops", label="ops/s", read=lambda row: number(row.qps), number=True),
     TableColumn(name="errors", label="error rate", read=lambda row: share(row.errors / row.operations), number=True),
-    TableColumn(name="avg", label="avg ms", read=_mean, number=True),
-    TableColumn(name="min", label="min ms", read=lambda row: _ms(row.latency.least), number=True),
-    TableColumn(name="max", label="max ms", read=lambda row: _ms(row.latency.greatest), number=True),
-    TableColumn(name="stddev", label="stddev ms", read=lambda row: number(Latency.of(row.latency).stddev_ms), number=True),
-    *(TableColumn(name=f"p{each:g}", label=f"p{each:g} ms", read=partial(_latency, each), number=True) for each in _PERCENTS),
+    TableColumn(name="avg", label="avg (ms)", read=_mean, number=True),
+    TableColumn(name="min", label="min (ms)", read=lambda row: _ms(row.latency.least), number=True),
+    TableColumn(name="max", label="max (ms)", read=lambda row: _ms(row.latency.greatest), number=True),
+    TableColumn(name="stddev", label="stddev (ms)", read=lambda row: number(Latency.of(row.latency).stddev_ms), number=True),
+    *(TableColumn(name=f"p{each:g}", label=f"p{each:g} (ms)", read=partial(_latency, each), number=True) for each in _PERCENTS),
 ]
 
 
@@ -59,7 +59,7 @@ def histogram_options(latency: Histogram) -> dict[str, Any]:
     """Return the options of a latency histogram, drawn as bars on a logarithmic scale."""
     drawn = options((), unit="operations", across="milliseconds (logarithmic)")
     bars = histogram_bars(latency)
-    drawn["xAxis"] = {"type": "category", "data": tuple(f"{low:.3g}" for low, _ in bars), "axisLabel": {"color": INK}}
+    drawn["xAxis"] |= {"type": "category", "data": tuple(f"{low:.3g}" for low, _ in bars), "min": None, "max": None}
     drawn["tooltip"] = {"trigger": "axis"}
     drawn["series"] = [
         {"type": "bar", "name": "operations", "data": tuple(n for _, n in bars), "itemStyle": {"color": COLOURS[0]}}

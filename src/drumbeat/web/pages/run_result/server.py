@@ -12,6 +12,8 @@ from drumbeat.web.pages.run_live.charts import ChartLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import number
 
 _MAX_WAITS = 12
+_PARTS = {"measurement": "during measurement", "warmup": "during warmup"}
+_COUNTERS = "Increase of database counters"
 _WAITS: list[TableColumn] = [
     TableColumn(name="event", label="wait event", read=lambda each: each[0]),
     TableColumn(name="times", label="samples", read=lambda each: each[1], number=True),
@@ -51,9 +53,10 @@ def _totals(total: Result | None) -> bool:
         return False
     columns: list[TableColumn] = [
         TableColumn(name="counter", read=lambda name: name),
-        *(TableColumn(name=part, read=_rise(rise), number=True) for part, rise in parts.items()),
+        *(TableColumn(name=part, label=_PARTS.get(part), read=_rise(rise), number=True) for part, rise in parts.items()),
     ]
-    table = PageTable("Increases of database counters", columns, lambda name: name)
+    ui.label(_COUNTERS).classes("text-subtitle2").props("role=heading aria-level=3")
+    table = PageTable(_COUNTERS, columns, lambda name: name)
     table.show(names)
     return True
 

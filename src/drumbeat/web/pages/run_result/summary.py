@@ -21,7 +21,7 @@ class RunSummary:
         self._card = _card("Summary")
         with self._card:
             self._sentences = ui.column().classes("gap-1")
-        self._other_card = _card("A language model's words")
+        self._other_card = _card("Explanation by a language model (AI)")
         with self._other_card:
             self._words = ui.column().classes("gap-1 w-full")
             self._ask = button(_EXPLAIN, self._write, "notes") if app.plane.settings.language_model else None

@@ -14,13 +14,13 @@ def add(app: AppState) -> None:
     @page(app, "/runs", "Runs")
     async def runs_page() -> None:
         with ui.row().classes("items-center w-full"):
-            heading("Runs")
+            heading("Benchmark runs")
             ui.space()
             if may_change():
                 await new_run(app)
         filters = read_filters(ui.context.client.request.query_params)
         if filters == RunFilters() and not await app.plane.store.runs.list(limit=1):
-            empty_state("No runs yet. Create one from a template, or on the command line:", FIRST_RUN)
+            empty_state("No benchmark runs yet. Create one from a template, or on the command line:", FIRST_RUN)
             return
         templates = {each.template_id: each.name for each in await app.plane.store.templates.list()}
         listing = Listing(app, filters, templates)

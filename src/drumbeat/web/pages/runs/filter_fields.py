@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from nicegui import ui
 
-from drumbeat.bench.model import LoadMode, ScalingMode
-from drumbeat.core.run import RunStatus
 from drumbeat.web.databases import DatabaseType
+from drumbeat.web.pages.plain_words import LOAD_MODES, RUN_STATUSES, SCALING_MODES
 from drumbeat.web.pages.runs.filters import ORDERS, RunFilters
 
 _ANY = "any"
@@ -24,13 +23,17 @@ class Filters:
             self._search = ui.input("Name contains", value=filters.search, on_change=self._changed).props(
                 "debounce=400 clearable"
             )
-            self._status = self._choice("Status", {each: each for each in RunStatus}, filters.status)
-            self._load = self._choice("Load mode", {each: each for each in LoadMode}, filters.load_mode)
-            self._scaling = self._choice("Scaling mode", {each: each for each in ScalingMode}, filters.scaling_mode)
+            self._status = self._choice("Status", RUN_STATUSES, filters.status)
+            self._load = self._choice("Load mode", LOAD_MODES, filters.load_mode)
+            self._scaling = self._choice("Scaling mode", SCALING_MODES, filters.scaling_mode)
             self._template = self._choice("Template", templates, filters.template)
             self._database = self._choice("Database", {each: each for each in DatabaseType}, filters.database)
-            self._since = ui.input("Created since", value=filters.since, on_change=self._changed).props("type=date stack-label")
-            self._until = ui.input("Created until", value=filters.until, on_change=self._changed).props("type=date stack-label")
+            self._since = ui.input("Created since (UTC)", value=filters.since, on_change=self._changed).props(
+                "type=date stack-label"
+            )
+            self._until = ui.input("Created until (UTC)", value=filters.until, on_change=self._changed).props(
+                "type=date stack-label"
+            )
             self._order = ui.select(ORDERS, value=filters.order, label="Sort by", on_change=self._changed).classes("w-48")
 
     def _choice(self, name: str, choices: Mapping[str, str], value: str) -> ui.select:

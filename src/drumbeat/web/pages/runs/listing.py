@@ -14,8 +14,9 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import database_of, matching_runs
 from drumbeat.web.pages.actions import button, confirm, may_change, notify, report_errors
 from drumbeat.web.pages.components import PageTable, TableColumn
+from drumbeat.web.pages.plain_words import END_REASONS, LOAD_MODES, RUN_STATUSES, SCALING_MODES, plain
 from drumbeat.web.pages.run_live.figures import number
-from drumbeat.web.pages.run_live.heading import run_again
+from drumbeat.web.pages.run_live.heading import CREATE_SAME, run_again
 from drumbeat.web.pages.runs.filter_fields import Filters
 from drumbeat.web.pages.runs.filters import PAGE, RunFilters
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
@@ -56,7 +57,7 @@ def run_columns() -> list[TableColumn]:
     return [
         TableColumn(name="name", read=lambda row: row.run.name or row.run.run_id, href=lambda row: f"/runs/{row.run.run_id}"),
         TableColumn(
-            name="status", read=lambda row: row.run.status, is_status=True,
+            name="status", read=lambda row: plain(RUN_STATUSES, row.run.status), is_status=True,
             colour=lambda row: status_colour(row.run, row.judgement),
         ),
         TableColumn(
@@ -73,15 +74,18 @@ def _duration(run: Run) -> timedelta | None:
 def columns(templates: Mapping[str, str]) -> list[TableColumn]:
     return [
         *run_columns(),
-        TableColumn(name="load_mode", read=lambda row: _mode(row.run, "load_mode") or row.run.config.get("load_mode")),
-        TableColumn(name="scaling_mode", read=lambda row: _mode(row.run, "scaling", "mode")),
+        TableColumn(
+            name="load_mode",
+            read=lambda row: plain(LOAD_MODES, _mode(row.run, "load_mode") or row.run.config.get("load_mode")),
+        ),
+        TableColumn(name="scaling_mode", read=lambda row: plain(SCALING_MODES, _mode(row.run, "scaling", "mode"))),
         TableColumn(name="database", read=lambda row: database_of(row.run.config)),
         TableColumn(name="template", read=lambda row: templates.get(row.run.template_id or "", row.run.template_id)),
         TableColumn(name="ops", label="ops/s", read=lambda row: number(row.run.qps), number=True),
         TableColumn(name="errors", read=lambda row: row.run.errors, number=True),
         TableColumn(name="created", label="created (UTC)", read=lambda row: row.run.created_at),
         TableColumn(name="duration", read=lambda row: _duration(row.run)),
-        TableColumn(name="reason", label="end reason", read=lambda row: row.run.completion_reason),
+        TableColumn(name="reason", label="end reason", read=lambda row: plain(END_REASONS, row.run.completion_reason)),
     ]
 
 
@@ -100,15 +104,15 @@ class Listing:
         self._table.element.on("selection", self._selection_changed)
         self._empty = ui.label("No matching runs").classes("faint")
         with ui.row().classes("items-center"):
-            self._newer = ui.button("Newer", on_click=lambda: self._turn_page(-1)).props("flat no-caps")
+            self._previous = ui.button("Previous", on_click=lambda: self._turn_page(-1)).props("flat no-caps")
             self._range = ui.label().classes("number")
-            self._older = ui.button("Older", on_click=lambda: self._turn_page(1)).props("flat no-caps")
+            self._next = ui.button("Next", on_click=lambda: self._turn_page(1)).props("flat no-caps")
 
     def _actions(self) -> None:
         with ui.row().classes("items-center"):
             self._compare = ui.button("Compare", icon="balance", on_click=self._open_comparison).props("no-caps unelevated")
             if may_change():
-                self._rerun = button("Run again", self._rerun_selected, "replay")
+                self._rerun = button(CREATE_SAME, self._rerun_selected, "replay")
                 self._delete = button("Delete", self._delete_selected, "delete", danger=True)
             self._hint = ui.label().classes("text-caption faint")
 
@@ -125,8 +129,8 @@ class Listing:
         self._empty.set_visibility(not found)
         first = (self._filters.number - 1) * PAGE
         self._range.text = f"{first + 1} to {first + min(len(found), PAGE)}" if found else ""
-        self._newer.set_enabled(self._filters.number > 1)
-        self._older.set_enabled(len(found) > PAGE)
+        self._previous.set_enabled(self._filters.number > 1)
+        self._next.set_enabled(len(found) > PAGE)
 
     async def _read(self) -> Sequence[Run]:
         """Return the runs of the current page and one more, to know whether there is a next page."""
