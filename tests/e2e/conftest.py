@@ -1,12 +1,12 @@
 """End-to-end tests run on each durable store."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from drumbeat.store import open_store
-from servers.redis import RedisServer, Unavailable, installation
+from servers.redis import RedisServer
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -20,16 +20,6 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     async with open_store(address, create=True):
         pass
     return address
-
-
-@pytest.fixture(scope="session")
-def redis() -> Iterator[RedisServer]:
-    try:
-        installation()
-    except Unavailable as exc:
-        pytest.skip(f"Redis is not available: {exc}")
-    with RedisServer() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,8 @@ from drumbeat.core.job import UNFINISHED, Job, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
 from e2e.processes import PATIENCE, cleared_away, eventually
-from servers.places import memory_folder
 from servers.postgres import PostgresServer
-from servers.redis import RedisServer, Unavailable
+from servers.redis import RedisServer
 from thorough import THOROUGH
 
 POOLS = [PoolId(name) for name in ("first", "second", "third")]
@@ -33,15 +32,6 @@ def work(payload):
 """
 BEFORE, AFTER = (300, 1500) if THOROUGH else (60, 300)
 MOST_WORKERS = 60
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisServer]:
-    try:
-        with RedisServer(folder=memory_folder()) as server:
-            yield server
-    except Unavailable as exc:
-        pytest.skip(f"Redis is not available: {exc}")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])

@@ -275,11 +275,13 @@ def _living(report: BeatReport) -> int:
 
 
 def _hasty(report: BeatReport) -> list[str]:
-    """Whom a beat sent away though some were missing from its list for the first time, by no limit and without a doubt."""
+    """Whom a beat sent away though others, whom it did not close, were missing from its list for the
+    first time, and no limit demanded it."""
     view, limits = report.view or {"workers": ()}, report.summary.get("limits", ())
     if any(limit["name"].startswith(("money", "policy max", "unsure")) for limit in limits):
         return []
-    here = {row["worker_id"] for row in view["workers"] if row["status"] == "active"}
+    closed = {each["worker"]["worker_id"] for each in report.actions if "worker" in each}
+    here = {row["worker_id"] for row in view["workers"] if row["status"] == "active"} - closed
     if here and len(here) > view["policy"]["max_workers"]:  # a limit that changes nothing, as nobody is wanted, is not recorded
         return []
     lost = here - {seen["worker_id"] for seen in view["instances"]} if here else set()

@@ -160,6 +160,7 @@ async def test_another_spawner_of_the_folder_finds_and_ends_it(spawner: LocalSpa
 async def test_a_child_of_its_own_goes_with_it(spawner: LocalSpawner) -> None:
     await spawner.spawn(order(("parent",)))
     [child] = [process_of(pid) for pid in await asyncio.to_thread(said, spawner.log_path(P, W), "children")]
+    assert is_alive(child)
 
     await spawner.terminate(P, W)
 

@@ -15,7 +15,7 @@ JobId = NewType("JobId", str)
 
 class JobStatus(StrEnum):
     """The state of a job. A failed attempt is not a state: it is a row of ``job_attempts``. After it the job is pending again,
-    or poisoned if it has no attempts left: then it is not tried again.
+    or poisoned (not tried again), because no attempts are left or the error is fatal.
 
     waiting ─▶ pending ⇄ claimed ─▶ done
        │          │         ├─────▶ poisoned ─▶ pending or waiting (requeued by hand)

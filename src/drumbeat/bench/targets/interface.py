@@ -79,8 +79,8 @@ class KeepsHistory(Protocol):
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
         """Return the credits that the warehouse has used in this time: an estimate (``estimated``) and, once the server has
-        billed every hour of it, the bill (``metered``) for whole hours (``metered_hours``), which includes what others have
-        used in these hours. Raises InvalidInput."""
+        metered every hour of it, the credits of these whole hours (``metered``, ``metered_hours``), which include what others
+        have used in them. Raises InvalidInput."""
         ...
 
 

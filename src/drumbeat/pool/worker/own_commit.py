@@ -30,7 +30,7 @@ async def confirm_outcome(claims: Claims, clock: Clock, held: InFlightJob, outco
         return JobOutcome(token=held.token, outcome=held.stop_outcome)
     if is_done and outcome.outcome is not AttemptOutcome.DONE:
         log.warning(
-            "job %s stays done: its handler completed it in a transaction of its own, and failed only after that (%s)",
+            "job %s stays done: its handler had committed its completion before the attempt ended as %s",
             held.job.job_id,
             outcome.outcome,
         )

@@ -93,7 +93,7 @@ class KubernetesSpawner:
                     self._seen[name] = started.metadata.uid
                     return self._instance(name, started, pods)
         raise SpawnAmbiguous(
-            f"{_subject(name)} may run: each Job created for it ended or vanished at once; list the workers before trying again"
+            f"{_subject(name)} may run: each Job created or found for it ended or vanished; list the workers, then try again"
         )
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
