@@ -8,6 +8,7 @@ from pathlib import Path
 CACHE = Path(__file__).parents[2] / ".mypy_cache" / "snippets"  #: makes all runs but the first fast
 
 SNIPPET = """
+import sqlite3
 from datetime import timedelta
 from typing import assert_type
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ def right() -> None:
     send.push_in(timedelta(1), "a@x", subject="hi")
     assert_type(add.push_many([add.bind(1), add.bind(2, 3)]), list[PushedJob[int]])
     report.push("x")
+    assert_type(add.push_on(sqlite3.connect("shop.db"), 1, second=2), PushedJob[int])
     send.with_options(priority=9).push("a@x", subject="hi")
     either: Task[[int], int] = task(lambda n: n)
     assert_type(add.job(1).then(add, second=3), TaskJob[int])
@@ -72,6 +74,7 @@ async def wrong(context: JobContext) -> None:
     add.job(1).then(add, third=3)  # E: Unexpected keyword argument "third"
     drumbeat.group(add.job(1)).then(add)  # E: Argument 1 to "then"
     add.push_many([send.bind("a", subject="b")])  # E: List item 0 has incompatible type
+    add.push_on(sqlite3.connect("shop.db"), "1")  # E: No overload variant
     add.push_many([1])  # E: List item 0 has incompatible type
     text: str = add.push(1).result()  # E: Incompatible types in assignment
     add.with_options(prio=3)  # E: Unexpected keyword argument "prio"

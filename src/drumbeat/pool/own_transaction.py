@@ -51,7 +51,7 @@ class OwnTransactionMethods:
         Await the result if the connection's driver is asynchronous. Raises InvalidInput for a connection that cannot be used.
         """
         jobs = [new_job(payload, self.most_bytes, **options)]
-        return then(self._push_jobs_on(transactions_at(self._store_url, "push_on"), connection, jobs), itemgetter(0))
+        return then(self.push_jobs_on(connection, jobs), itemgetter(0))
 
     @overload
     def push_many_on(
@@ -65,12 +65,13 @@ class OwnTransactionMethods:
         self, connection: Any, payloads: Iterable[Any], **options: Any
     ) -> Sequence[JobId] | Awaitable[Sequence[JobId]]:
         """Push many jobs with the same options in the caller's open transaction, like ``push_on``. Returns their ids."""
-        jobs = new_jobs(payloads, self.most_bytes, **options)
-        return self._push_jobs_on(transactions_at(self._store_url, "push_many_on"), connection, jobs)
+        return self.push_jobs_on(connection, new_jobs(payloads, self.most_bytes, **options), "push_many_on")
 
-    def _push_jobs_on(
-        self, transactions: "OwnTransactions", connection: Any, jobs: Sequence[NewJob]
+    def push_jobs_on(
+        self, connection: Any, jobs: Sequence[NewJob], method: str = "push_on"
     ) -> Sequence[JobId] | Awaitable[Sequence[JobId]]:
+        """Push jobs like ``push_on``; their options were checked. ``method`` is the name of the caller's method, for errors."""
+        transactions = transactions_at(self._store_url, method)
         if transactions.is_awaited(connection):
             return self._plugins.push(
                 self.pool_id, jobs, lambda sent: transactions.push_awaited(connection, self.pool_id, sent)

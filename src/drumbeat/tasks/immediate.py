@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -20,6 +20,7 @@ from drumbeat.pool.worker.failures import failure
 from drumbeat.pool.worker.outputs import filled_in, has_outputs
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.store.flow_rules import ParentCounts, state_after
+from drumbeat.store.sql.caller_connection import is_awaited
 from drumbeat.tasks.queue import PlannedJob
 
 
@@ -40,6 +41,12 @@ class ImmediateQueue:
 
     async def apush(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
         return [await self._arun(task, self._new(pool, each)) for each in jobs]
+
+    def push_on(
+        self, pool: str, task: TaskFunction, jobs: Sequence[NewJob], connection: Any
+    ) -> Sequence[str] | Awaitable[Sequence[str]]:
+        """Run the jobs at once, before the caller's transaction ends."""
+        return self.apush(pool, task, jobs) if is_awaited(connection) else self.push(pool, task, jobs)
 
     def job(self, pool: str, job_id: str) -> Job:
         for job in self.jobs:

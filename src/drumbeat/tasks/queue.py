@@ -4,10 +4,10 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from drumbeat.core.job import Job, JobId, NewJob
 from drumbeat.loop_thread import LoopThread
@@ -39,6 +39,9 @@ class TaskQueue(Protocol):
 
     def push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]: ...
     async def apush(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]: ...
+    def push_on(
+        self, pool: str, task: TaskFunction, jobs: Sequence[NewJob], connection: Any
+    ) -> Sequence[str] | Awaitable[Sequence[str]]: ...
     def job(self, pool: str, job_id: str) -> Job: ...
     async def ajob(self, pool: str, job_id: str) -> Job: ...
     def result(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object: ...
@@ -67,6 +70,15 @@ class StoreQueue:
 
     async def apush(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
         return await self.loop.run_async(self._push(pool, task, jobs))
+
+    def push_on(
+        self, pool: str, task: TaskFunction, jobs: Sequence[NewJob], connection: Any
+    ) -> Sequence[str] | Awaitable[Sequence[str]]:
+        """Push jobs in the caller's open transaction; the result must be awaited if the connection is asynchronous.
+
+        Writes nothing on any other connection: in SQLite, that would wait for the caller's commit.
+        """
+        return self.pool(pool).push_jobs_on(connection, jobs)
 
     def job(self, pool: str, job_id: str) -> Job:
         return self.loop.run(self.pool(pool).job(job_id))

@@ -1,6 +1,6 @@
 """The decorator ``task`` and what it makes of a function: something to call as before, and to push as jobs."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import update_wrapper
@@ -8,6 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpa
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AlikeJobs, NewJob
+from drumbeat.pool.own_transaction import AwaitedConnection, then
 from drumbeat.pool.validation import check_duration, check_time
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler, describe
@@ -91,6 +92,20 @@ class Task(TaskFunction, Generic[P, R]):
     async def apush_in(self, delay: timedelta | float, /, *args: P.args, **kwargs: P.kwargs) -> PushedJob[R]:
         """Like ``push_in``, for coroutines."""
         return await self._apush(self._jobs(self._in(delay), args, kwargs))
+
+    @overload
+    def push_on(self, connection: AwaitedConnection, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[PushedJob[R]]: ...
+    @overload
+    def push_on(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> PushedJob[R]: ...
+    def push_on(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> PushedJob[R] | Awaitable[PushedJob[R]]:
+        """Push a job in the caller's open transaction, on a connection to the store's own database. The pool must exist.
+
+        Await the result if the connection's driver is asynchronous. Raises InvalidInput like ``push``, and for a connection
+        that cannot be used; NotFound if there is no such pool.
+        """
+        queue = self._queue()
+        ids = queue.push_on(self.pool, self, self._jobs(self._template, args, kwargs), connection)
+        return then(ids, lambda found: PushedJob(found[0], self.pool, self, queue))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[P]:
         """Return a call of this task with these arguments, for ``push_many``. Raises InvalidInput like ``push``."""

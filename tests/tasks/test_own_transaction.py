@@ -1,0 +1,91 @@
+"""Tasks that are pushed in a transaction of the caller."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import aiosqlite
+import psycopg
+import pytest
+
+from drumbeat import task
+from drumbeat.core.errors import NotFound
+from drumbeat.core.job import JobStatus
+from drumbeat.settings import STORE_VARIABLE
+from drumbeat.tasks.queue import StoreQueue
+from drumbeat.testing import immediate
+
+
+@task(pool="papers", unique="{first}", priority=3)
+def add(first: int, second: int = 2) -> int:
+    return first + second
+
+
+async def _create_pool(queue: StoreQueue) -> None:
+    await queue.loop.run_async(queue.pool("papers").create())
+
+
+async def _pending(queue: StoreQueue) -> list[tuple[object, int, str | None]]:
+    jobs = await queue.loop.run_async(queue.pool("papers").list(statuses=[JobStatus.PENDING]))
+    return [(job.payload, job.priority, job.unique_key) for job in jobs]
+
+
+async def test_a_task_is_pushed_by_the_commit_of_the_callers_transaction(sqlite: StoreQueue, tmp_path: Path) -> None:
+    await _create_pool(sqlite)
+    expected = [await (await add.apush(1)).ajob()]
+    await sqlite.acancel("papers", expected[0].job_id)
+
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        with connection:
+            pushed = add.push_on(connection, 1)
+        add.push_on(connection, 5)
+        connection.rollback()
+
+    job = await pushed.ajob()
+    assert (job.payload, job.type, job.priority, job.unique_key) == (
+        expected[0].payload,
+        expected[0].type,
+        3,
+        expected[0].unique_key,
+    )
+    assert await _pending(sqlite) == [(job.payload, 3, job.unique_key)]
+
+
+async def test_a_task_is_pushed_on_an_asynchronous_connection(sqlite: StoreQueue, tmp_path: Path) -> None:
+    await _create_pool(sqlite)
+    async with aiosqlite.connect(tmp_path / "jobs.db") as connection:
+        kept = await add.push_on(connection, 1, second=4)
+        await connection.commit()
+        await add.push_on(connection, 5)
+        await connection.rollback()
+
+    assert [payload for payload, _, _ in await _pending(sqlite)] == [(await kept.ajob()).payload]
+
+
+@pytest.mark.parametrize("every_store", ["postgres"], indirect=True)
+async def test_a_task_is_pushed_on_a_connection_to_postgres(every_store: StoreQueue) -> None:
+    await _create_pool(every_store)
+    with psycopg.connect(os.environ[STORE_VARIABLE]) as connection:
+        kept = add.push_on(connection, 1)
+        connection.commit()
+        add.push_on(connection, 5)
+        connection.rollback()
+
+    assert [payload for payload, _, _ in await _pending(every_store)] == [(await kept.ajob()).payload]
+
+
+def test_a_task_is_not_pushed_to_a_missing_pool(sqlite: StoreQueue, tmp_path: Path) -> None:
+    sqlite.loop.run(sqlite.connection.pool("another").create())
+
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, pytest.raises(NotFound, match="papers"):
+        add.push_on(connection, 1)
+
+
+async def test_in_immediate_mode_a_task_runs_before_the_commit(tmp_path: Path) -> None:
+    async with aiosqlite.connect(tmp_path / "own.db") as asynchronous:
+        with immediate() as queue, closing(sqlite3.connect(tmp_path / "own.db")) as connection:
+            assert add.push_on(connection, 1).result() == 3
+            assert (await add.push_on(asynchronous, 2)).result() == 4
+
+    assert len(queue.jobs) == 2
