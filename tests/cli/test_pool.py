@@ -143,6 +143,17 @@ def test_status_shows_counts_and_pause(url: str) -> None:
     assert "is paused until it is resumed" in invoke("pool", "pause", "p", store=url).output
 
 
+def test_a_pause_of_a_type_that_nothing_has_is_noted(url: str) -> None:
+    invoke("pool", "create", "p", "--handler", "resize=m:f", store=url)
+    invoke("pool", "push", "p", "1", "--type", "mail", store=url)
+
+    said = invoke("pool", "pause", "p", "--type", "resise", store=url)
+    known = [invoke("pool", "pause", "p", "--type", each, store=url).errors for each in ("resize", "mail")]
+
+    assert "note: pool p has no handler and no ready job of type 'resise'; its types are: 'mail', 'resize'" in said.errors
+    assert known == ["", ""]
+
+
 def test_status_and_explain_name_jobs_without_a_handler(url: str) -> None:
     invoke("pool", "create", "p", "--handler", "resize=m:f", store=url)
     ids = [invoke("pool", "push", "p", "1", "--type", "x", store=url).output.strip() for _ in range(2)]
@@ -215,7 +226,7 @@ def test_a_job_is_shown_explained_cancelled_and_requeued(url: str) -> None:
     cancelled = told(url, "cancel", "p", job_id)
     requeued = told(url, "requeue", "p", job_id)
 
-    assert "payload: {'a': 1}" in shown
+    assert 'payload: {"a": 1}' in shown
     assert why["why"] == "no_workers"
     assert f"{job_id} is pending: pool p has no live worker" in explained
     assert (cancelled[0]["status"], requeued) == ("cancelled", [job_id])
@@ -336,12 +347,12 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("import", "p", "no-such-file"), "cannot read jobs from no-such-file"),
         (("requeue", "p"), "expected job ids, --all or a filter such as --status or --type, got neither"),
         (("requeue", "p", "x", "--all"), "got both"),
-        (("requeue", "p", "--all", "--dry-run"), "expected --all without --limit and --dry-run"),
+        (("requeue", "p", "--all", "--dry-run"), "expected --all without --limit, --dry-run and --subtree"),
         (("reschedule", "p"), "expected --at or --in, got neither"),
         (("reschedule", "p", "--at", "noon"), "expected --at as an ISO time"),
         (("cancel", "p"), "expected job ids or a filter such as --status or --type, got neither"),
         (("cancel", "p", "x", "--type", "a"), "expected job ids or filters, got both"),
-        (("cancel", "p", "--status", "done"), "statuses: expected only pending, claimed, got done"),
+        (("cancel", "p", "--status", "done"), "statuses: expected only waiting, pending, claimed, got done"),
         (("cancel", "p", "--older-than", "soon"), "expected a duration such as 200ms"),
         (("prune", "--status", "pending"), "expected --status done, poisoned or cancelled"),
         (("work", "p", "--once", "--drain"), "expected --once or --drain, got both"),

@@ -23,7 +23,7 @@ from drumbeat.cli.pool_work import (
     TimeoutOption,
     work,
 )
-from drumbeat.cli.render import progress, say, show_json, text
+from drumbeat.cli.render import errors, progress, say, show_json, text
 from drumbeat.cli.run_worker import plan_changes
 from drumbeat.client import RESULT_TTL, Mode, Pool, PoolStatus, WorkPlan, is_schedule_key
 from drumbeat.composition.plane import ControlPlane
@@ -34,6 +34,9 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbea
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, shown_health
 from drumbeat.pool.model import paused_types
+from drumbeat.pool.worker.options import plan_of
+
+_MOST_READY = 100_000  #: ready jobs whose types are read
 
 app = typer.Typer(
     no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs."
@@ -217,11 +220,23 @@ def pause(
     if within and job_type:
         raise InvalidInput("expected --for or --type, got both; resume a type with: drumbeat pool resume POOL --type TYPE")
 
-    async def stop(plane: ControlPlane) -> PoolRow:
+    async def stop(plane: ControlPlane) -> tuple[PoolRow, set[str]]:
         until = await plane.store.now() + parse_age(within) if within else None
-        return await plane.pool(pool).pause(until, types=job_type or ())
+        paused = await plane.pool(pool).pause(until, types=job_type or ())
+        return paused, await _types_of(plane, paused) if job_type else set()
 
-    _print_pause(with_control_plane(store, stop), as_json=as_json)
+    paused, known = with_control_plane(store, stop)
+    _print_pause(paused, as_json=as_json)
+    for unknown in sorted({*(job_type or ())} - known):
+        here = f"; its types are: {', '.join(map(repr, sorted(known)))}" if known else ""
+        errors.print(
+            f"note: pool {pool} has no handler and no ready job of type {unknown!r}{here}", style="yellow", soft_wrap=True
+        )
+
+
+async def _types_of(plane: ControlPlane, pool: PoolRow) -> set[str]:
+    """Return the job types that a pool has handlers or ready jobs for."""
+    return {*plan_of(pool).handlers, *await plane.store.jobs.by_type(pool.pool_id, _MOST_READY)}
 
 
 @app.command()

@@ -70,7 +70,7 @@ _POOL: Columns = {
 
 
 def _short(value: Any) -> str:
-    written = value if isinstance(value, str) else str(value)
+    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return written if len(written) <= _WIDEST else written[: _WIDEST - 1] + "…"
 
 

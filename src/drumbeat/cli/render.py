@@ -1,5 +1,6 @@
 """Prints values as tables and lines for people, or as JSON for programs."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,6 +104,8 @@ def text(value: object) -> str:
             return f"{value:.1f}"
         case Mapping() if any(isinstance(each, timedelta) for each in value.values()):
             return ", ".join(f"{name} {text(each)}" for name, each in value.items())
+        case dict() | list():
+            return json.dumps(value, ensure_ascii=False, default=str)
         case _:
             return str(value)
 
