@@ -212,3 +212,24 @@ async def test_jobs_without_tasks_are_chained_for_a_pool() -> None:
         await papers.run_until_empty(lambda payload: payload)
         assert [job.result for job in await papers.parents(ids[2])] == ["a", "b"]
         assert [job.job_id for job in await papers.children(ids[0])] == [ids[1], ids[2]]
+
+
+def test_a_job_that_needs_all_results_cannot_run_after_any_parent() -> None:
+    with pytest.raises(InvalidInput, match="expected any_of for a job whose arguments are no results of other jobs"):
+        note.job("a").then(note).after(note.job("b"), any_of=True)
+
+
+def test_a_group_with_a_callback_keeps_its_workflow(sqlite: StoreQueue) -> None:
+    called = drumbeat.group(add.job(1), add.job(2), workflow_id="sums").then(total).push()
+    chained = drumbeat.chain(drumbeat.group(add.job(1), add.job(2), workflow_id="more"), note.job("x")).push()
+
+    assert (called.workflow_id, called.job().workflow_id) == ("sums", "sums")
+    assert (chained.workflow_id, chained.progress().total) == ("more", 3)
+
+
+def test_the_result_of_a_job_behind_a_failed_one_names_that_one(every_store: StoreQueue) -> None:
+    flow = drumbeat.chain(fail.job("first"), note.job("second"), note.job("third")).push()
+    work(every_store)
+
+    with pytest.raises(JobEnded, match=f"waits for job {flow.jobs[0].job_id}, which is poisoned.*requeue that job to go on"):
+        flow.result(timeout=60)

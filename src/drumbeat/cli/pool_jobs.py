@@ -15,6 +15,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import UNFINISHED, Attempt, JobCounts, format_count
 from drumbeat.core.job_step import JobStep
+from drumbeat.core.plain import short_json
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import WorkerId
 
@@ -70,8 +71,9 @@ _POOL: Columns = {
 
 
 def _short(value: Any) -> str:
-    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return written if len(written) <= _WIDEST else written[: _WIDEST - 1] + "…"
+    if not isinstance(value, str):
+        return short_json(value, _WIDEST)
+    return value if len(value) <= _WIDEST else value[: _WIDEST - 1] + "…"
 
 
 @app.command("list")
@@ -145,7 +147,8 @@ def explain(pool: PoolArgument, job: JobArgument, store: StoreOption = None, as_
     """Explain why a job is not running, or how it ended."""
     found = with_control_plane(store, lambda plane: plane.pool(pool).explain(job))
     if as_json:
-        show_json({"job_id": found.job_id, "status": found.status, "why": found.why, "reasons": list(found.reasons)})
+        told = {"job_id": found.job_id, "status": found.status, "why": found.why, "reasons": list(found.reasons)}
+        show_json(told | {"history": list(found.history), "steps": list(found.steps)})
         return
     say(str(found))
     for line in (*found.history, *found.steps):

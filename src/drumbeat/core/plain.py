@@ -68,6 +68,12 @@ def short_repr(value: Any, most: int = _MOST_CHARACTERS) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def short_json(value: Any, most: int = _MOST_CHARACTERS) -> str:
+    """Return a JSON value as JSON, shortened for a line of text."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def time_span(duration: timedelta) -> str:
     """Format a duration as short text: 200 ms, 12.5 s, 5 min, 36 h, 45 days."""
     seconds = duration.total_seconds()

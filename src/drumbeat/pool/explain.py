@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from drumbeat.core.job import ENDED, Attempt, AttemptOutcome, IfFailed, Job, JobId, JobStatus
 from drumbeat.core.job_step import JobStep, StepKind
-from drumbeat.core.plain import short_repr, time_span
+from drumbeat.core.plain import short_json, time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 from drumbeat.pool.model import handler_command, paused_types
@@ -231,7 +231,7 @@ def _step(step: JobStep) -> str:
     """Describe a step of a job, or an event that was sent to it, in one sentence."""
     match step.kind:
         case StepKind.SENT:
-            return f"event {step.name!r} was sent{_at(step.started_at)}: {short_repr(step.result)}"
+            return f"event {step.name!r} was sent{_at(step.started_at)}: {short_json(step.result)}"
         case StepKind.SLEEP:
             return f"step {step.position} sleep:{_at(step.started_at, 'since')}{_at(step.until, 'until')}"
         case StepKind.EVENT if step.finished_at is None:
@@ -239,7 +239,7 @@ def _step(step: JobStep) -> str:
                 f"step {step.position} waits for event {step.name!r}{_at(step.started_at, 'since')}{_at(step.until, 'until')}"
             )
     took = "" if step.finished_at is None else f" in {(step.finished_at - step.started_at).total_seconds():.3f} s"
-    how = f"failed: {step.error}" if step.error is not None else f"result {short_repr(step.result)}"
+    how = f"failed: {step.error}" if step.error is not None else f"result {short_json(step.result)}"
     what = f"event {step.name!r}" if step.kind is StepKind.EVENT else step.name
     return f"step {step.position} {what}: finished{_at(step.finished_at)}{took}, {how}"
 

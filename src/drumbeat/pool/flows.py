@@ -1,17 +1,20 @@
 """Workflows: builds jobs that wait for each other, and works on all jobs of a workflow or below a job."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from uuid import uuid4
 
 from drumbeat.core.errors import InvalidInput, NotFound
-from drumbeat.core.job import ENDED, UNFINISHED, Job, JobId, JobStatus, NewJob
+from drumbeat.core.job import ENDED, UNFINISHED, IfFailed, Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
+from drumbeat.store.flow_rules import FAILED
 from drumbeat.store.interface import Store
 
 Stage = NewJob | Sequence[NewJob]  #: one job, or several that run at the same time
 _PAGE = 1000
+_MOST_ASKED = 100  #: waiting jobs whose parents are read to find a failed one
 _BATCH = 500  #: jobs that are cancelled in one transaction
 
 
@@ -94,10 +97,10 @@ async def cancel_workflow(store: Store, workflow_id: str) -> list[Job]:
         if not new:
             return cancelled
         seen.update(new)
-        cancelled += await _cancelled(store, new[::-1])
+        cancelled += await cancel_jobs(store, new[::-1])
 
 
-async def _cancelled(store: Store, ids: Sequence[JobId]) -> list[Job]:
+async def cancel_jobs(store: Store, ids: Sequence[JobId]) -> list[Job]:
     """Cancel jobs in this order. Returns those that are cancelled now, also by the end of a parent, or asked to stop."""
     found: dict[JobId, Job] = {}
     for start in range(0, len(ids), _BATCH):
@@ -105,7 +108,8 @@ async def _cancelled(store: Store, ids: Sequence[JobId]) -> list[Job]:
         found |= {job.job_id: job for job in await store.jobs.cancel(batch)}
         for job_id in batch:
             if job_id not in found:
-                found[job_id] = await store.jobs.get(job_id)
+                with suppress(NotFound):  # deleted meanwhile
+                    found[job_id] = await store.jobs.get(job_id)
     return [job for job in found.values() if job.status is JobStatus.CANCELLED or job.cancel_requested]
 
 
@@ -126,7 +130,7 @@ async def cancel_subtree(store: Store, job_id: JobId) -> list[Job]:
     """Cancel a job and all jobs that wait for it directly or through other jobs. Returns the jobs that were cancelled or, if
     they run, asked to stop."""
     below = await descendants(store, job_id)
-    return await _cancelled(store, [job.job_id for job in reversed(below) if job.status in UNFINISHED])
+    return await cancel_jobs(store, [job.job_id for job in reversed(below) if job.status in UNFINISHED])
 
 
 async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
@@ -136,6 +140,19 @@ async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
         if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
             requeued += await store.jobs.requeue(PoolId(job.pool_id), [job.job_id])
     return requeued
+
+
+async def blocking_parent(store: Store, job: Job) -> Job | None:
+    """Return a failed job that must be requeued before a waiting job can run, because this or a job before it waits for it."""
+    queue = [job]
+    for waiting in queue:
+        parents = await store.jobs.parents(waiting.job_id)
+        failed = [parent for parent in parents if parent.status in FAILED and waiting.if_failed is not IfFailed.RUN]
+        if failed and (not waiting.after_any or len(failed) == len(parents)):
+            return failed[0]
+        if not waiting.after_any and len(queue) < _MOST_ASKED:
+            queue += [parent for parent in parents if parent.status is JobStatus.WAITING]
+    return None
 
 
 async def jobs_of_workflow(store: Store, workflow_id: str, statuses: Sequence[JobStatus] = ()) -> list[Job]:

@@ -182,8 +182,9 @@ class PoolOperations:
 
     async def _cancel_page(self, jobs: Sequence[Job]) -> "BulkChange":
         from drumbeat.pool.bulk import BulkChange
+        from drumbeat.pool.flows import cancel_jobs
 
-        found = await self._store.jobs.cancel([job.job_id for job in jobs])
+        found = await cancel_jobs(self._store, [job.job_id for job in jobs])
         return BulkChange(
             changed=[job.job_id for job in found if job.status is JobStatus.CANCELLED],
             requested=[job.job_id for job in found if job.status is JobStatus.CLAIMED],

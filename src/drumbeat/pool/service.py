@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from drumbeat.pool.schedules.service import Schedules
 
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
+_SLOWEST_LOOK = timedelta(minutes=1)  #: longest pause between looks for a failed job that a job waits for
 
 
 class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
@@ -325,10 +326,12 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         return explain(await read_explain_inputs(self._store, await self.get(), await self._stored_job(job_id)))
 
     async def result(self, job_id: str, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109
-        """Wait until a job is done, and return its result. Raises TimeoutError; JobEnded if it was poisoned or cancelled;
-        ResultExpired if the result is older than the pool's ``result_ttl``; LargeValueError."""
+        """Wait until a job is done, and return its result. Raises TimeoutError; JobEnded if it was poisoned or cancelled,
+        or if a job that it waits for was, and must be requeued first; ResultExpired if the result is older than the pool's
+        ``result_ttl``; LargeValueError."""
         limit = None if timeout is None else self._clock.elapsed() + check_duration("timeout", timeout)
-        pause = _FIRST_POLL
+        pause, look_every = _FIRST_POLL, _SLOWEST_POLL
+        look_at = self._clock.elapsed() + look_every
         while True:
             job = await self._stored_job(job_id)
             if job.status is JobStatus.DONE:
@@ -337,10 +340,24 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
                 return await self._plugins.opened_result(job)
             if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
                 raise JobEnded(f"job {job_id} is {job.status}" + (f": {job.last_error}" if job.last_error else ""))
-            if limit is not None and self._clock.elapsed() >= limit:
+            timed_out = limit is not None and self._clock.elapsed() >= limit
+            if job.status is JobStatus.WAITING and (timed_out or self._clock.elapsed() >= look_at):
+                await self._check_not_blocked(job)
+                look_at = self._clock.elapsed() + (look_every := min(look_every * 2, _SLOWEST_LOOK))
+            if timed_out:
                 raise TimeoutError(f"job {job_id} was not done in time: it is still {job.status}")
             await self._clock.sleep(pause)
             pause = min(pause * 1.5, _SLOWEST_POLL)
+
+    async def _check_not_blocked(self, job: Job) -> None:
+        """Raise JobEnded if a waiting job cannot run before a failed job is requeued."""
+        from drumbeat.pool.flows import blocking_parent
+
+        if failed := await blocking_parent(self._store, job):
+            why = f": {failed.last_error.splitlines()[0]}" if failed.last_error else ""
+            raise JobEnded(
+                f"job {job.job_id} waits for job {failed.job_id}, which is {failed.status}{why}; requeue that job to go on"
+            )
 
     async def cancel(self, *job_ids: str) -> Sequence[Job]:
         """Cancel jobs: pending jobs at once, running jobs within about a second, when their worker polls for cancellations."""

@@ -45,7 +45,8 @@ class WorkflowGraph:
 
 
 class GraphReader:
-    """Reads graphs of workflows. The parents of a job never change, so they are read once."""
+    """Reads graphs of workflows. The parents of a job never change, so they are read once; a large workflow is read again only
+    when its numbers of jobs by state have changed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -55,7 +56,7 @@ class GraphReader:
     async def read(self, workflow_id: str) -> WorkflowGraph:
         """Return the graph of a workflow. Raises NotFound if no job belongs to it."""
         progress = await find_workflow(self._store, workflow_id)
-        if self._last is not None and self._last.is_sampled and self._last.progress == progress:
+        if self._last is not None and progress.total > MOST_SINGLE and self._last.progress == progress:
             return self._last
         jobs = await jobs_of_workflow(self._store, workflow_id)
         self._last = build_graph(workflow_id, jobs, await self._links_of(sampled(jobs)))

@@ -9,7 +9,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import IfFailed, JobId, NewJob
 from drumbeat.core.plain import short_repr
 from drumbeat.pool.flows import Stage, chain as chain_new_jobs, group as group_new_jobs
-from drumbeat.pool.worker.outputs import OUTPUTS
+from drumbeat.pool.worker.outputs import OUTPUTS, has_outputs
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.store.flow_rules import parents_first
 from drumbeat.tasks.pushed import PushedJob, PushedWorkflow
@@ -45,7 +45,7 @@ class TaskJob(Generic[R]):
         self.store = store
         self.job_id = new.job_id or JobId(f"job-{uuid4().hex}")
         self.parents = [*parents]  #: the jobs of this workflow that it waits for
-        self.workflow_id: str | None = None  #: set when it is pushed
+        self.workflow_id: str | None = None  #: None: set when it is pushed
         self._new = replace(new, job_id=self.job_id)
 
     def __repr__(self) -> str:
@@ -77,6 +77,11 @@ class TaskJob(Generic[R]):
         ``any_of``: one of its parents is enough. ``if_failed``: what happens if a parent is poisoned or cancelled: ``block``
         (it waits until the parent is requeued and done), ``skip`` (it is cancelled), ``run`` (it runs). Raises InvalidInput.
         """
+        if any_of and has_outputs(self._new.payload):
+            raise InvalidInput(
+                f"task {self.task.task_name}: expected any_of for a job whose arguments are no results of other jobs, got one "
+                "that needs them all; read the results of parents that have ended with context.parents()"
+            )
         pushed = tuple(JobId(_id(job)) for job in jobs if not isinstance(job, TaskJob))
         policy = self._new.if_failed if if_failed is None else _policy(if_failed)
         self._new = replace(
@@ -156,7 +161,9 @@ class Group(Workflow, Generic[R]):
 
     def then(self, task: "Task[Concatenate[list[R], P], S]", /, *args: P.args, **kwargs: P.kwargs) -> TaskJob[S]:
         """Return a job that runs once after all jobs of the group, with the list of their results as its first argument."""
-        return task.job(self.output, *args, **kwargs)
+        job = task.job(self.output, *args, **kwargs)
+        job.workflow_id = self.workflow_id
+        return job
 
 
 TaskStage = TaskJob[Any] | Workflow | Sequence[TaskJob[Any]]  #: jobs that run at the same time
@@ -187,7 +194,8 @@ def chain(*stages: Any, workflow_id: str | None = None) -> Any:
         before = last
     if not before:
         raise InvalidInput("expected at least one job in a chain, got none")
-    return Workflow(before, workflow_id)
+    given = (stage.workflow_id for stage in stages if isinstance(stage, Workflow))
+    return Workflow(before, workflow_id or next(filter(None, given), None))
 
 
 @overload

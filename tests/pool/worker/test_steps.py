@@ -93,7 +93,7 @@ async def test_a_kept_result_has_the_type_that_the_step_is_annotated_with(pool: 
         return Receipt(number, date(2026, 1, number))
 
     async def order() -> None:
-        seen.append(await step(bill, 3, name="bill"))
+        seen.append(await step(bill, 3, step_name="bill"))
         if len(seen) == 1:
             raise JobFailure("once more")
 
@@ -169,7 +169,7 @@ async def test_a_result_that_is_no_json_or_too_large_poisons_the_job(pool: TestP
     values = {"odd": object(), "large": "x" * 2_000_000}
 
     async def order(which: str) -> None:
-        await step(lambda: values[which], name="read")
+        await step(lambda: values[which], step_name="read")
 
     for which, said in (("odd", "expected the result of step 'read' to be JSON"), ("large", "at most 1048576 bytes")):
         job_id = await pool.push(which)
@@ -183,7 +183,7 @@ async def test_a_step_inside_of_a_step_is_refused(pool: TestPool, shelf: Shelf) 
         await step(shelf.send)
 
     async def order() -> None:
-        await step(outer, name="outer")
+        await step(outer, step_name="outer")
 
     await pool.push(None)
     [ran] = await pool.run_until_empty(order)
@@ -326,7 +326,7 @@ async def test_steps_that_run_beside_a_sleep_are_finished_before_the_job_is_susp
         await sleep(duration)
 
     async def order() -> list[Any]:
-        return [*await asyncio.gather(step(slow, name="slow"), nap(2 * DAY), nap(DAY), wait_for("never", timeout=3 * DAY))]
+        return [*await asyncio.gather(step(slow, step_name="slow"), nap(2 * DAY), nap(DAY), wait_for("never", timeout=3 * DAY))]
 
     job_id = await pool.push(None, max_attempts=1)
     ran = await pool.run_until_empty(order)

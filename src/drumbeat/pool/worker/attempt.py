@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, retry_delay
+from drumbeat.core.job import ENDED, LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, retry_delay
 from drumbeat.core.plain import time_span
 from drumbeat.pool.envelope import needs_envelope, open_envelope
 from drumbeat.pool.middleware import AttemptCall, MiddlewareChain
@@ -147,10 +147,12 @@ class AttemptRunner:
         return [await self.plugins.opened(parent) for parent in await read(job_id)]
 
     async def _with_outputs(self, read: ReadParents, job: Job) -> Job:
-        """Return a job with the results of its parents as arguments. Raises LargeValueError if one cannot be read."""
+        """Return a job with the results of its parents as arguments: None for one that failed. Raises LargeValueError if one
+        cannot be read; InvalidInput if one is needed that has not ended."""
         results: dict[str, Any] = {}
         for parent in await read(job.job_id):
-            results[parent.job_id] = await self.plugins.opened_result(parent)
+            if parent.status in ENDED:
+                results[parent.job_id] = await self.plugins.opened_result(parent)
         return replace(job, payload=filled_in(job.payload, results))
 
     async def _result(self, held: InFlightJob) -> Any:

@@ -114,9 +114,11 @@ class JobContext:
             raise InvalidInput("the parents of this job cannot be read here: its worker has no access to the store")
         return self._read_parents
 
-    async def step(self, function: Callable[..., Awaitable[R] | R], *args: Any, name: str | None = None, **kwargs: Any) -> R:
+    async def step(
+        self, function: Callable[..., Awaitable[R] | R], *args: Any, step_name: str | None = None, **kwargs: Any
+    ) -> R:
         """Run a function as a durable step: see ``drumbeat.step``."""
-        result: R = await self._durable().run(name, function, args, kwargs)
+        result: R = await self._durable().run(step_name, function, args, kwargs)
         return result
 
     async def sleep(self, duration: timedelta | float) -> None:
@@ -127,9 +129,9 @@ class JobContext:
         """Wait for an event: see ``drumbeat.wait_for``."""
         return await self._durable().wait_for(name, timeout)
 
-    def step_blocking(self, function: Callable[..., R], *args: Any, name: str | None = None, **kwargs: Any) -> R:
+    def step_blocking(self, function: Callable[..., R], *args: Any, step_name: str | None = None, **kwargs: Any) -> R:
         """Like ``step``, for a handler that is a plain function: the step runs in the handler's own thread."""
-        result: R = run_blocking(self._durable().run(name, function, args, kwargs))
+        result: R = run_blocking(self._durable().run(step_name, function, args, kwargs))
         return result
 
     def sleep_blocking(self, duration: timedelta | float) -> None:

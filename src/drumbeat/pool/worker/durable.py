@@ -13,11 +13,11 @@ R = TypeVar("R")
 
 
 @overload
-async def step(function: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, name: str, **kwargs: Any) -> R: ...
+async def step(function: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, step_name: str, **kwargs: Any) -> R: ...
 
 
 @overload
-async def step(function: Callable[..., R], /, *args: Any, name: str, **kwargs: Any) -> R: ...
+async def step(function: Callable[..., R], /, *args: Any, step_name: str, **kwargs: Any) -> R: ...
 
 
 @overload
@@ -33,7 +33,7 @@ async def step(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     finished step: this returns the kept result and does not call the function again.
 
     A plain function runs in a thread. Steps are found by their order, so a job must always run the same steps in the same
-    order; ``name`` is by default the function's name. The result must be JSON, of at most a megabyte.
+    order; ``step_name`` is by default the function's name. The result must be JSON, of at most a megabyte.
 
     Raises StepFailed if the function raises; InvalidInput outside of a job, or if an earlier attempt ran another step here.
     """

@@ -18,7 +18,7 @@ def filled_in(payload: Any, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return a payload with the results of parents as arguments. ``results`` are by job id.
 
     ``outputs`` has for each such argument, by its position or name, the id of a parent or a list of ids. Raises InvalidInput
-    if a job is named that is no parent.
+    if a job is named that is no parent, or one that has not ended.
     """
     args, kwargs = list(payload["args"]), dict(payload["kwargs"])
     for place, parent in payload[OUTPUTS].items():
@@ -34,5 +34,5 @@ def filled_in(payload: Any, results: Mapping[str, Any]) -> dict[str, Any]:
 
 def _result(results: Mapping[str, Any], parent: Any) -> Any:
     if not isinstance(parent, str) or parent not in results:
-        raise InvalidInput(f"outputs: expected the id of a job that this job waited for, got {parent!r}")
+        raise InvalidInput(f"outputs: expected the id of a job that this job waited for and that has ended, got {parent!r}")
     return results[parent]

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
-from drumbeat.core.plain import short_repr
+from drumbeat.core.plain import short_json
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text, badge, text_block
@@ -29,7 +29,7 @@ _STEPS = (
     TableColumn(name="began", label="started (UTC)", read=lambda step: step.started_at),
     TableColumn(name="finished", label="finished (UTC)", read=lambda step: step.finished_at),
     TableColumn(name="until", label="until (UTC)", read=lambda step: step.until),
-    TableColumn(name="result", loose=True, read=lambda step: None if step.result is None else short_repr(step.result, 200)),
+    TableColumn(name="result", loose=True, read=lambda step: None if step.result is None else short_json(step.result, 2000)),
     TableColumn(name="error", loose=True, read=lambda step: step.error),
 )
 _FACTS = {
