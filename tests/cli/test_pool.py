@@ -124,7 +124,7 @@ def test_a_pool_is_deleted_with_its_jobs(url: str) -> None:
     assert len(jobs(url)) == 2
 
     said = invoke("pool", "delete", "p", "--unfinished", store=url)
-    assert (said.code, said.output) == (0, "deleted pool p with its jobs: 0 done, 0 poisoned, 0 cancelled, 2 waiting\n")
+    assert (said.code, said.output) == (0, "deleted pool p with its jobs: 0 done, 0 poisoned, 0 cancelled, 2 unfinished\n")
     with pytest.raises(NotFound):
         invoke("pool", "status", "p", store=url)
 

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.pool import PoolId
+from drumbeat.core.job import IfFailed, NewJob
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.pool.checker import Checker
 from drumbeat.pool.due_jobs import HELD, DueJobWatcher, is_watched, when_due
 from drumbeat.store.interface import PoolChange
@@ -109,6 +110,23 @@ async def test_a_pool_that_no_check_could_help_is_not_watched(policy: dict[str, 
     assert (await when_due(stage.store, POOL)).wait is None
 
 
+async def test_a_job_that_waits_for_one_of_another_pool_is_noticed_when_it_is_ready() -> None:
+    stage = await Stage().open()
+    other = PoolId("other")
+    await stage.store.pools.create(pool(other, PoolKind.JOBS))
+    [parent] = await stage.store.queue.push(other, [NewJob(payload=1)])
+    await stage.push(1, after=(parent,), if_failed=IfFailed.RUN)
+    watcher = Watcher(stage)
+
+    async with watcher.watching():
+        await stage.clock.advance(seconds(60), settle=300)
+        early = list(watcher.woken)
+        await stage.store.jobs.cancel([parent])
+        await stage.clock.advance(seconds(6), settle=300)
+
+    assert (early, watcher.woken[:1]) == ([], [POOL])
+
+
 async def test_a_paused_pool_is_woken_after_its_pause() -> None:
     stage = await Stage().open()
     await stage.push(1, delay=seconds(5))
@@ -203,6 +221,23 @@ async def test_what_comes_due_is_watched_for_while_others_are_ready_that_nobody_
     only_ready = list(asked)
     await stage.push(1, delay=seconds(60))
     await checker.after_exit(POOL, jobs_done=0)
+
+    assert (only_ready, asked) == ([], [POOL])
+
+
+async def test_jobs_that_wait_for_others_are_watched_for_while_others_are_ready() -> None:
+    stage = await Stage().open()
+    [parent] = await stage.store.queue.push(POOL, [NewJob(payload=1)])
+    asked: list[PoolId] = []
+
+    async def ask(pool_id: PoolId) -> None:
+        asked.append(pool_id)
+
+    checker = Checker(stage.store, stage.clock, lambda: "check", lambda engine: stage.spawner, ask)
+    await checker.check(POOL)
+    only_ready = list(asked)
+    await stage.push(1, after=(parent,))
+    await checker.check(POOL)
 
     assert (only_ready, asked) == ([], [POOL])
 

@@ -264,7 +264,7 @@ def delete(
         show_json({"pool_id": pool, "deleted": asdict(had) | {"pending": had.pending}})
     else:
         ended = f"{had.done} done, {had.poisoned} poisoned, {had.cancelled} cancelled"
-        say(f"deleted pool {pool} with its jobs: {ended}, {had.pending} waiting")
+        say(f"deleted pool {pool} with its jobs: {ended}, {had.pending + had.waiting} unfinished")
 
 
 def _print_pause(found: PoolRow, *, as_json: bool) -> None:

@@ -62,6 +62,7 @@ _POOL: Columns = {
     "pool": lambda row: row[0].pool_id,
     "ready": lambda row: format_count(row[1].ready),
     "delayed": lambda row: format_count(row[1].delayed),
+    "waiting": lambda row: format_count(row[1].waiting),
     "claimed": lambda row: format_count(row[1].claimed),
     "done": lambda row: row[1].done,
     "poisoned": lambda row: row[1].poisoned,

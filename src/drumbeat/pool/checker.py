@@ -9,7 +9,7 @@ from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.beats import MAX_WAIT, ONE_BEAT, BeatContext, beat_once, jobs_pool, pool_loop
-from drumbeat.pool.due_jobs import is_watched, when_due
+from drumbeat.pool.due_jobs import has_waiting, is_watched, when_due
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.runtime.beat import BeatReport
@@ -104,13 +104,14 @@ class Checker:
         await self.watch_for_later(pool_id)
 
     async def watch_for_later(self, pool_id: PoolId) -> None:
-        """If the pool has delayed jobs, start a process that waits for them, unless one is running. Errors of the store and of
-        starting the process are logged, not raised."""
+        """If the pool has delayed jobs, or jobs that wait for others, start a process that waits for them, unless one runs.
+        Errors of the store and of starting the process are logged, not raised."""
         if self._watch is None:
             return
         try:
             due = await when_due(self._store, pool_id)
-            if due.next_in is not None and not await is_watched(self._store, pool_id):
+            later = due.next_in is not None or (due.is_ready and await has_waiting(self._store, pool_id))
+            if later and not await is_watched(self._store, pool_id):
                 await self._watch(pool_id)
         except DrumbeatError as exc:
             log.warning("failed to start a process that waits for delayed jobs of pool %s: %s", pool_id, exc)

@@ -1,6 +1,6 @@
-"""Waits for delayed jobs and retries, and starts workers when such a job becomes due (its time has come), without cron.
+"""Waits for delayed jobs, retries and jobs that wait for other jobs, and starts workers when such a job can run, without cron.
 
-Only one process watches a pool: the one that holds the lease for it. It watches until no job is pending in the pool.
+Only one process watches a pool: the one that holds the lease for it. It watches until no job of the pool is pending or waiting.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from drumbeat.store.interface import ClaimRequest, Due, Store
 log = logging.getLogger(__name__)
 
 POLL_EVERY = timedelta(seconds=15)  #: the longest sleep between two reads of the queue: a new job may be due earlier
+_WAITING_POLL = timedelta(seconds=5)  #: the sleep between two reads if all jobs wait for other jobs
 HELD = timedelta(seconds=60)  #: how long the lease on a watched pool lasts unless renewed
 _PAUSES = (timedelta(seconds=2), timedelta(minutes=10))  #: first and longest pause between checks while jobs stay ready
 _SHORTEST_WAIT = timedelta(milliseconds=100)
@@ -29,8 +30,8 @@ _MOST_FAILURES = 20  #: store errors in a row after which the process stops watc
 
 
 async def when_due(store: Store, pool_id: PoolId) -> Due:
-    """Return when a worker of the pool can next claim a job: never if the pool has no pending job for its workers, or does
-    not exist; also never for a fleet's pool, because a fleet checks its queue itself."""
+    """Return when a worker of the pool can next claim a job: never if the pool has no pending job for its workers and no job
+    that waits for others, or does not exist; also never for a fleet's pool, because a fleet checks its queue itself."""
     pool = await store.pools.find(pool_id)
     if pool is None or pool.is_scaled:
         return _NEVER
@@ -42,10 +43,17 @@ async def when_due(store: Store, pool_id: PoolId) -> Due:
     )
     if policy.paused and due.is_ready and not await _is_any_unpaused(store, pool_id, policy):
         due = Due(is_ready=False, next_in=POLL_EVERY if due.next_in is None else due.next_in)
+    if due.wait is None and await has_waiting(store, pool_id):
+        due = Due(is_ready=False, next_in=_WAITING_POLL)
     paused = timedelta() if pool.paused_until is None else pool.paused_until - await store.now()
     if due.wait is None or paused <= timedelta():
         return due
     return Due(is_ready=False, next_in=max(due.wait, paused))
+
+
+async def has_waiting(store: Store, pool_id: PoolId) -> bool:
+    """Whether the pool has jobs that wait for other jobs. They become ready when a job ends, perhaps one of another pool."""
+    return (await store.jobs.counts(pool_id, 1)).waiting > 0
 
 
 async def _is_any_unpaused(store: Store, pool_id: PoolId, policy: PoolPolicy) -> bool:

@@ -20,6 +20,7 @@ _POOLS = (
     TableColumn(name="ready", read=lambda row: format_count(row.counts.ready), number=True),
     TableColumn(name="oldest", label="oldest job age", read=lambda row: row.oldest_age, number=True),
     TableColumn(name="delayed", read=lambda row: format_count(row.counts.delayed), number=True),
+    TableColumn(name="waiting", label="waiting for others", read=lambda row: format_count(row.counts.waiting), number=True),
     TableColumn(name="claimed", label="in progress", read=lambda row: format_count(row.counts.claimed), number=True),
     TableColumn(name="done", read=lambda row: row.counts.done, number=True),
     TableColumn(name="poisoned", read=lambda row: row.counts.poisoned, number=True),

@@ -19,7 +19,10 @@ from drumbeat.web.pages.job_columns import job_columns
 from drumbeat.web.pages.plain_words import JOB_STATUSES
 
 _OPERATIONS = {"cancel": "Cancel jobs", "requeue": "Requeue jobs"}
-_STATUSES = {"cancel": (JobStatus.PENDING, JobStatus.CLAIMED), "requeue": (JobStatus.POISONED, JobStatus.CANCELLED)}
+_STATUSES = {
+    "cancel": (JobStatus.WAITING, JobStatus.PENDING, JobStatus.CLAIMED),
+    "requeue": (JobStatus.POISONED, JobStatus.CANCELLED),
+}
 _ANY_STATUS = {"cancel": "unfinished jobs", "requeue": "poisoned jobs"}  #: which jobs a filter without status selects
 _TITLE = "Bulk cancel or requeue"
 _VERBS = {"cancel": "cancelled", "requeue": "requeued"}

@@ -40,7 +40,12 @@ _BOXES = (
         name="pool", loose=True, read=lambda row: row[1].pool_id, href=lambda row: f"/pools/{quote(row[1].pool_id, safe='')}"
     ),
     TableColumn(name="jobs", read=lambda row: row[1].total, number=True),
-    *(TableColumn(name=str(status), read=_count(status), number=True) for status in JobStatus),
+    *(
+        TableColumn(
+            name=str(status), label="in progress" if status is JobStatus.CLAIMED else "", read=_count(status), number=True
+        )
+        for status in JobStatus
+    ),
     TableColumn(
         name="example",
         label="job",
