@@ -17,6 +17,8 @@ from drumbeat.web.pages.workflow_picture import MOST_BOXES, data_url
 
 _ANY_POOL = "default"  #: workflows are read through a pool, but reach the jobs of all pools
 
+_LABELS = {JobStatus.CLAIMED: "in progress"}
+
 _TILES: Mapping[str, Callable[[WorkflowGraph], object]] = {
     "Jobs": lambda graph: graph.progress.total,
     "Ended": lambda graph: f"{graph.progress.share:.0%}",
@@ -40,12 +42,7 @@ _BOXES = (
         name="pool", loose=True, read=lambda row: row[1].pool_id, href=lambda row: f"/pools/{quote(row[1].pool_id, safe='')}"
     ),
     TableColumn(name="jobs", read=lambda row: row[1].total, number=True),
-    *(
-        TableColumn(
-            name=str(status), label="in progress" if status is JobStatus.CLAIMED else "", read=_count(status), number=True
-        )
-        for status in JobStatus
-    ),
+    *(TableColumn(name=str(status), label=_LABELS.get(status), read=_count(status), number=True) for status in JobStatus),
     TableColumn(
         name="example",
         label="job",
