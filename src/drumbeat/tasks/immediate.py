@@ -60,7 +60,7 @@ class ImmediateQueue:
     def result(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object:
         job = self.job(pool, job_id)
         if job.status is not JobStatus.DONE:
-            raise JobEnded(f"job {job_id} is {job.status}: {job.last_error}")
+            raise JobEnded(f"job {job_id} is {job.status}: {job.last_error or 'a job that it waits for failed'}")
         result: object = job.result
         return result
 

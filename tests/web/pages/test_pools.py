@@ -147,16 +147,23 @@ async def test_the_steps_of_a_job_are_on_its_page(page: Page, served: Served) ->
         [job] = await store.queue.claim(ClaimRequest(pool_id=home.pool_id, holder=holder, lease=timedelta(hours=1)))
         now = await store.now()
         step = JobStep(position=1, name="charge", kind=StepKind.STEP, result={"charged": 7}, started_at=now, finished_at=now)
-        await store.job_steps.record(holder, [NewStep(token=job.token, step=step)])
+        waits = JobStep(position=2, name="address", kind=StepKind.EVENT, started_at=now)
+        await store.job_steps.record(holder, [NewStep(token=job.token, step=each) for each in (step, waits)])
         await store.job_steps.send(job_id, "approval", "yes")
 
     await opened(page, "/pools/stepping/jobs/with-steps", "Job with-steps")
 
-    await expect(page.get_by_role("heading", name="Steps")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Steps", exact=True)).to_be_visible()
     await expect(page.get_by_role("cell", name="charge", exact=True)).to_be_visible()
-    await expect(page.get_by_role("cell", name="{'charged': 7}")).to_be_visible()
+    await expect(page.get_by_role("cell", name='{"charged": 7}')).to_be_visible()
     await expect(page.get_by_role("cell", name="approval", exact=True)).to_be_visible()
+    await expect(page.get_by_role("button", name="Answer approval")).to_have_count(0)
     await check_accessible(page)
+    await page.get_by_role("button", name="Answer address").click()
+    await page.get_by_label("Value (JSON)").fill('{"street": "Main"}')
+    await page.get_by_role("button", name="Send", exact=True).click()
+    await expect(page.get_by_role("cell", name='{"street": "Main"}')).to_be_visible()
+    await expect(page.get_by_role("button", name="Answer address")).to_have_count(0)
 
 
 async def test_jobs_come_by_pages(page: Page) -> None:

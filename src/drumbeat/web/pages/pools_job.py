@@ -1,17 +1,21 @@
 """The page of one job: its status and the reasons for it, its payload, result, durable steps and attempts."""
 
 import json
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from nicegui import ui
 
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
+from drumbeat.core.job_step import JobStep, StepKind
 from drumbeat.core.plain import short_json
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text, badge, text_block
+from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.plain_words import ATTEMPT_OUTCOMES, capitalised, job_status, plain
+from drumbeat.web.pages.pools_push import parse_payload
 from drumbeat.web.pages.workflows import workflow_url
 
 _ATTEMPTS = (
@@ -65,6 +69,8 @@ def add(app: AppState) -> None:
         if job.has_steps:
             heading("Steps", 2)
             steps = await app.plane.pool(pool_id).steps(job_id)
+            for event in _awaited(job, steps):
+                _answer_button(app, job, event)
             PageTable("Steps", _STEPS, key=lambda step: str(step.position)).show(steps)
         await _attempts(app, job)
 
@@ -98,6 +104,32 @@ def _buttons(app: AppState, job: Job) -> None:
         button("Cancel job", cancel, icon="block", danger=True)
     if job.has_children:
         button("Cancel with jobs below", cancel_subtree, icon="block", danger=True)
+
+
+def _awaited(job: Job, steps: Sequence[JobStep]) -> list[str]:
+    """Return the names of the events that a job waits for and that were not sent yet."""
+    sent = {step.name for step in steps if step.kind is StepKind.SENT}
+    waits = [step.name for step in steps if step.kind is StepKind.EVENT and step.finished_at is None]
+    return [name for name in waits if name not in sent and job.status in UNFINISHED]
+
+
+def _answer_button(app: AppState, job: Job, event: str) -> None:
+    """Show a button with a form that sends the event which a job waits for."""
+
+    async def answer() -> None:
+        form = Form(f"Answer {event}", "Send")
+        with form.card:
+            value = form.field("value", ui.textarea("Value (JSON)", value="true"))
+
+        async def send() -> bool:
+            await app.plane.pool(job.pool_id).send_event(job.job_id, event, parse_payload(text_of(value), "value"))
+            await app.work_added(job.pool_id)
+            return True
+
+        if await form.ask(send):
+            ui.navigate.reload()
+
+    button(f"Answer {event}", answer, icon="send")
 
 
 async def _explanation(app: AppState, job: Job) -> None:

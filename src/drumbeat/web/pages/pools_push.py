@@ -49,12 +49,12 @@ async def push_form(app: AppState, pool_id: str | None) -> PushFormResult | None
     return await form.ask(push)
 
 
-def parse_payload(text: str) -> Any:
-    """Parse the typed JSON. Raises InvalidInput, whose message names the field."""
+def parse_payload(text: str, name: str = "payload") -> Any:
+    """Parse the JSON that was typed into a field. Raises InvalidInput, whose message names the field."""
     try:
-        return read_json(text, "the payload")
+        return read_json(text, f"the {name}")
     except InvalidInput as exc:
-        raise InvalidInput(f"payload: {exc}") from exc
+        raise InvalidInput(f"{name}: {exc}") from exc
 
 
 def whole_number(name: str, element: Any) -> int:
