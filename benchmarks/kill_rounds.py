@@ -7,8 +7,8 @@ once, by its last claim, or poisoned at its limit; jobs and their recorded attem
 another pool's worker; and no late result may be accepted, of which one is provoked. On the memory store a worker is a task:
 killing it cuts its connection to the store and cancels the task. With --unfenced late results are accepted: the check must
 detect that. With --workflows each pool gets a workflow of 50 jobs in a round: no job may begin before its parents have ended,
-and each callback must be done once or poisoned at its limit like any other job; the workflow of a pool begins after that of
-the pool before.
+and each callback must be done once or poisoned at its limit like any other job; no durable step may run again after it
+has finished; the workflow of a pool begins after that of the pool before.
 
 python benchmarks/kill_rounds.py --stores postgresql --rounds 200
 """

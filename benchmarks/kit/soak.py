@@ -21,7 +21,7 @@ from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Jobs
 from kit.soak_crew import Crew, ProcessCrew, TaskCrew
-from kit.soak_judge import Record, faults, foreign, records, too_early
+from kit.soak_judge import Record, faults, foreign, records, repeated_steps, too_early
 from kit.soak_worker import Journal
 
 T = TypeVar("T")
@@ -77,7 +77,13 @@ class Soak:
         for n, callback in enumerate(callbacks):
             links |= {callback: tuple(groups[10 * n : 10 * n + 10]), more[n]: (callback,)}
         jobs = [
-            NewJob(payload=self._payload(1), job_id=name, backoff=NO_BACKOFF, after=links[name], if_failed=IfFailed.RUN)
+            NewJob(
+                payload=self._payload(1) | {"steps": 2},
+                job_id=name,
+                backoff=NO_BACKOFF,
+                after=links[name],
+                if_failed=IfFailed.RUN,
+            )
             for name in names
         ]
         self.pushed += await insist(lambda: self.store.queue.push(self.pool_id, jobs))
@@ -170,10 +176,14 @@ class Soak:
     async def verdict(self) -> dict[str, Any]:
         """The figures of the test, and its faults."""
         jobs = await insist(self._everything)
-        found = records(jobs, Journal(self.journal).lines())
+        journal = [*Journal(self.journal).lines()]
+        found = records(jobs, journal)
         well = set(self.crew.alive) - self.crew.struck
         early = too_early(found, self.links, await insist(self._ends))
-        return {**totals(jobs, found), "faults": [*faults(self.pushed, found), *foreign(found, well), *early]}
+        return {
+            **totals(jobs, found),
+            "faults": [*faults(self.pushed, found), *foreign(found, well), *early, *repeated_steps(journal)],
+        }
 
     async def _ends(self) -> Mapping[JobId, datetime | None]:
         """When the parents of this pool's jobs ended, also parents of other pools."""

@@ -80,6 +80,22 @@ def too_early(
     ]
 
 
+def repeated_steps(journal: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Durable steps that a later claim of their job ran again after they had finished.
+
+    A worker that was paused and has lost its job may still begin a step; its result is refused.
+    """
+    finished: dict[tuple[str, int], int] = {}  #: the first claim that finished a step, by job and step
+    repeated: list[str] = []
+    for line in journal:
+        place = (line["job"], line.get("step", 0))
+        if line["what"] == "step finished":
+            finished.setdefault(place, line["epoch"])
+        elif line["what"] == "step began" and finished.get(place, line["epoch"]) < line["epoch"]:
+            repeated.append(f"step {place[1]} of {place[0]} ran again in claim {line['epoch']} after claim {finished[place]}")
+    return repeated
+
+
 def _faults(record: Record) -> Iterator[str]:
     job, outcomes = record.job, Counter(attempt.outcome for attempt in record.attempts)
     done, crashed, failed = (

@@ -118,12 +118,24 @@ async def live(
 
     async def work(payload: dict[str, Any], context: JobContext) -> dict[str, Any]:
         journal.note("began", context.job.token, worker=name)
+        steps = range(payload.get("steps", 0))
+        for number in steps[: len(steps) // 2]:
+            await take_step(number, context)
         await _until(payload, context)
+        for number in steps[len(steps) // 2 :]:
+            await take_step(number, context)
         if payload["fate"] == "die":
             await die()
         if payload["fate"] == "fail" or (payload["fate"] == "stumble" and context.attempt == 1):
             raise ValueError("the job was told to fail")
         return {"epoch": context.job.lease_epoch, "worker": name}
+
+    async def take_step(number: int, context: JobContext) -> None:
+        await context.step(begin_step, number, context.job.token)
+        journal.note("step finished", context.job.token, step=number)
+
+    async def begin_step(number: int, token: Token) -> None:
+        journal.note("step began", token, step=number)
 
     plane = ControlPlane(Settings(state_dir=folder), store, SystemClock())
     plan = replace(plan_of(await plane.pool(pool).get()), mode=Mode.LOOP)

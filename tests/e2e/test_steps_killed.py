@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from drumbeat.core.job import UNFINISHED, Job, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
 from e2e.processes import PATIENCE, cleared_away, eventually
-from servers.places import memory_folder
-from servers.redis import RedisServer, Unavailable
+from servers.redis import RedisServer
 from thorough import THOROUGH
 
 HOME = PoolId("orders")
@@ -51,15 +49,6 @@ async def order(payload, context: drumbeat.JobContext):
     return total
 """
 JOBS, KILLS = (40, 12) if THOROUGH else (6, 2)
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisServer]:
-    try:
-        with RedisServer(folder=memory_folder()) as server:
-            yield server
-    except Unavailable as exc:
-        pytest.skip(f"Redis is not available: {exc}")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"] if THOROUGH else ["sqlite"])
