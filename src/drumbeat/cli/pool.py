@@ -34,7 +34,6 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbea
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, shown_health
 from drumbeat.pool.model import paused_types
-from drumbeat.pool.worker.options import plan_of
 
 _MOST_READY = 100_000  #: ready jobs whose types are read
 
@@ -236,7 +235,8 @@ def pause(
 
 async def _types_of(plane: ControlPlane, pool: PoolRow) -> set[str]:
     """Return the job types that a pool has handlers or ready jobs for."""
-    return {*plan_of(pool).handlers, *await plane.store.jobs.by_type(pool.pool_id, _MOST_READY)}
+    handlers = (await plane.pool(pool.pool_id).plan()).handlers
+    return {*handlers, *await plane.store.jobs.by_type(pool.pool_id, _MOST_READY)}
 
 
 @app.command()

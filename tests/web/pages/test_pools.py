@@ -207,7 +207,7 @@ async def test_jobs_are_changed_by_filter_after_a_preview_and_an_error_group_is_
         await store.queue.settle(me, [failed])
 
         await opened(page, "/pools/by-filter", "by-filter")
-        await followed(page, page.get_by_role("link", name="Bulk cancel or requeue"))
+        await followed(page, page.get_by_role("link", name="Change many jobs"))
         await page.get_by_label("Type", exact=True).fill("mail")
         await page.get_by_role("button", name="Preview").click()
         await expect(page.get_by_role("status").filter(has_text="2 jobs would be cancelled.")).to_be_visible()
@@ -217,6 +217,17 @@ async def test_jobs_are_changed_by_filter_after_a_preview_and_an_error_group_is_
         await page.get_by_role("alertdialog").get_by_role("button", name="Cancel 2 jobs").click()
         await expect(page.get_by_role("status").filter(has_text="2 of 2 jobs cancelled.")).to_be_visible()
         assert (await store.jobs.counts(home.pool_id)).cancelled == 2
+
+        await page.get_by_label("Action").click()
+        await page.get_by_role("option", name="Prioritise jobs").click()
+        await page.get_by_label("Type", exact=True).fill("sms")
+        await page.get_by_label("New priority (higher first)").fill("7")
+        await page.get_by_role("button", name="Preview").click()
+        await page.get_by_role("button", name="Prioritise 1 jobs").click()
+        await page.get_by_role("alertdialog").get_by_role("button", name="Prioritise 1 jobs").click()
+        await expect(page.get_by_role("status").filter(has_text="1 of 1 jobs prioritised.")).to_be_visible()
+        [sms] = await store.jobs.list(home.pool_id, job_type="sms")
+        assert sms.priority == 7
 
         await opened(page, "/pools/by-filter/errors", "Error groups")
         await expect(page.get_by_role("cell", name="timeout after <n> s", exact=True)).to_be_visible()

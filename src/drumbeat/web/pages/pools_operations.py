@@ -1,6 +1,6 @@
 """Pages that change many jobs of a pool: by a filter, after a preview, and by the groups of their errors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -17,15 +17,22 @@ from drumbeat.web.pages.forms import text_of
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.job_columns import job_columns
 from drumbeat.web.pages.plain_words import JOB_STATUSES
+from drumbeat.web.pages.pools_push import whole_number
 
-_OPERATIONS = {"cancel": "Cancel jobs", "requeue": "Requeue jobs"}
-_STATUSES = {
+_OPERATIONS = {
+    "cancel": "Cancel jobs", "requeue": "Requeue jobs", "reschedule": "Reschedule jobs", "prioritise": "Prioritise jobs",
+}  # fmt: skip
+_STATUSES: Mapping[str, Sequence[JobStatus]] = {
     "cancel": (JobStatus.WAITING, JobStatus.PENDING, JobStatus.CLAIMED),
     "requeue": (JobStatus.POISONED, JobStatus.CANCELLED),
 }
-_ANY_STATUS = {"cancel": "unfinished jobs", "requeue": "poisoned jobs"}  #: which jobs a filter without status selects
-_TITLE = "Bulk cancel or requeue"
-_VERBS = {"cancel": "cancelled", "requeue": "requeued"}
+_ANY_STATUS = {  #: which jobs a filter without status selects
+    "cancel": "unfinished jobs", "requeue": "poisoned jobs", "reschedule": "ready or delayed jobs",
+    "prioritise": "ready or delayed jobs",
+}  # fmt: skip
+_AMOUNTS = {"reschedule": "Run in (minutes; 0 is now)", "prioritise": "New priority (higher first)"}
+_TITLE = "Change many jobs"
+_VERBS = {"cancel": "cancelled", "requeue": "requeued", "reschedule": "rescheduled", "prioritise": "prioritised"}
 _JOBS = (
     TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
     TableColumn(name="error", loose=True, read=lambda job: short(job.last_error, 60) if job.last_error else None),
@@ -94,8 +101,8 @@ class _ChangeForm:
     """A form with a filter: it shows how many jobs match, and the first of them, before they are changed."""
 
     def __init__(self, pool: Pool, clock: Clock) -> None:
-        self._pool = pool
-        self._previewed: tuple[str, JobFilter] | None = None  #: the operation and filter of the preview
+        self._pool, self._clock = pool, clock
+        self._previewed: tuple[str, JobFilter, float] | None = None  #: the operation of the preview, its filter and amount
         with ui.card().props("flat bordered").classes("w-full"):
             self._operation = ui.select(_OPERATIONS, value="cancel", label="Action", on_change=self._show_statuses)
             self._fields: dict[str, Any] = {
@@ -106,7 +113,9 @@ class _ChangeForm:
                 "older_than": ui.number("Older than (minutes)", min=0, on_change=self._forget),
                 "newer_than": ui.number("Newer than (minutes)", min=0, on_change=self._forget),
             }
-            for field in (self._operation, *self._fields.values()):
+            self._amount = ui.number(value=0, on_change=self._forget)
+            self._amount.set_visibility(False)
+            for field in (self._operation, *self._fields.values(), self._amount):
                 field.classes("w-full max-w-lg").props("outlined dense stack-label")
             with ui.row():
                 button("Preview", self._preview, icon="search")
@@ -118,8 +127,11 @@ class _ChangeForm:
         self._table.show([])
 
     def _show_statuses(self) -> None:
-        """Offer the statuses for the selected action, and hide the preview of the other."""
-        self._fields["statuses"].set_options(_choices(str(self._operation.value)), value="")
+        """Offer the statuses and the amount for the selected action, and hide the preview of the other."""
+        operation = str(self._operation.value)
+        self._fields["statuses"].set_options(_choices(operation), value="")
+        self._amount.set_visibility(operation in _AMOUNTS)
+        self._amount.label = _AMOUNTS.get(operation, "")
         self._forget()
 
     def _forget(self) -> None:
@@ -135,18 +147,26 @@ class _ChangeForm:
         }
         return JobFilter(**given)
 
-    async def _run(self, operation: str, selected: JobFilter, *, dry_run: bool) -> BulkResult:
-        run = self._pool.cancel_where if operation == "cancel" else self._pool.requeue_where
-        return await run(selected, dry_run=dry_run)
+    async def _run(self, operation: str, selected: JobFilter, amount: float, *, dry_run: bool) -> BulkResult:
+        match operation:
+            case "cancel":
+                return await self._pool.cancel_where(selected, dry_run=dry_run)
+            case "requeue":
+                return await self._pool.requeue_where(selected, dry_run=dry_run)
+            case "reschedule":
+                when = self._clock.now() + timedelta(minutes=amount)
+                return await self._pool.reschedule_where(selected, when, dry_run=dry_run)
+            case _:
+                return await self._pool.prioritise_where(selected, whole_number("priority", self._amount), dry_run=dry_run)
 
     async def _preview(self) -> None:
         self._forget()
-        operation, selected = str(self._operation.value), self._filter()
-        found = await self._run(operation, selected, dry_run=True)
+        operation, selected, amount = str(self._operation.value), self._filter(), self._amount.value or 0
+        found = await self._run(operation, selected, amount, dry_run=True)
         shown = f" The first {len(found.examples)}:" if found.matched > len(found.examples) else ""
         self._count.text = f"{found.matched} jobs would be {_VERBS[operation]}.{shown}"
         self._table.show(found.examples)
-        self._previewed = (operation, selected)
+        self._previewed = (operation, selected, amount)
         self._apply.text = f"{_OPERATIONS[operation].split()[0]} {found.matched} jobs"
         self._apply.set_visibility(bool(found.matched))
 
@@ -154,9 +174,9 @@ class _ChangeForm:
         if self._previewed is None:
             notify("The filter has changed. Preview it first.", error=True)
             return
-        operation, selected = self._previewed
+        operation, selected, amount = self._previewed
         if await confirm(f"{self._apply.text}? Jobs that match the filter since the preview are included.", self._apply.text):
-            done = await self._run(operation, selected, dry_run=False)
+            done = await self._run(operation, selected, amount, dry_run=False)
             self._forget()
             self._table.show([])
             self._count.text = _summary(done, _VERBS[operation])
@@ -165,7 +185,7 @@ class _ChangeForm:
 
 def _choices(operation: str) -> dict[str, str]:
     """Return the statuses whose jobs an action can change; '' stands for those that it changes by default."""
-    return {"": _ANY_STATUS[operation], **{each.value: JOB_STATUSES[each] for each in _STATUSES[operation]}}
+    return {"": _ANY_STATUS[operation], **{each.value: JOB_STATUSES[each] for each in _STATUSES.get(operation, ())}}
 
 
 def _minutes(value: float | None) -> timedelta | None:
