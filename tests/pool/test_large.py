@@ -1,5 +1,6 @@
 """Large payloads and results: stored outside the store, checked when read, deleted when no job needs them."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,6 +12,7 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import LargeLost, LargeUnavailable, ResultExpired
 from drumbeat.core.job import JobId, JobStatus, NewJob
+from drumbeat.core.note import Note
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.envelope import open_envelope
 from drumbeat.pool.large.files import FilePlace
@@ -19,6 +21,7 @@ from drumbeat.pool.large.sweep import sweep
 from drumbeat.pool.large.values import LargeValues
 from drumbeat.pool.plugins import PoolPlugins
 from drumbeat.store.memory import MemoryStore
+from drumbeat.store.memory.notes import MemoryNotes
 from drumbeat.testing import TestPool
 
 BIG = {"text": "x" * 5000}
@@ -259,6 +262,31 @@ async def test_a_sweep_leaves_the_values_of_another_store_alone(
 
     assert (await sweep(other)).deleted == 0
     assert len(files(place)) == 1
+
+
+class SlowNotes(MemoryNotes):
+    """Notes in memory whose readers all get their answer before one of them goes on, as in a store behind a network."""
+
+    async def find(self, name: str) -> Note | None:
+        found = await super().find(name)
+        await asyncio.sleep(0)
+        return found
+
+
+async def test_processes_that_write_the_first_large_values_give_the_store_one_id(
+    pool: TestPool, place: Path, clock: ManualClock
+) -> None:
+    store = MemoryStore(clock)
+    store.notes = SlowNotes(store.notes.state)
+    processes = [LargeValues(place=FilePlace(place), store=store, clock=clock, max_inline=1024) for _ in range(3)]
+    jobs = [NewJob(payload=BIG)] * 4
+
+    await asyncio.gather(*[values.store_jobs(PoolId("papers"), jobs) for values in processes])
+
+    assert len(files(place)) == 12
+    assert {path.relative_to(place).parts[0] for path in files(place)} == {await processes[0].store_id()}
+    age(place, clock)
+    assert (await sweep(processes[1])).deleted == 12
 
 
 async def test_a_sweep_stops_in_time_and_goes_on_later(

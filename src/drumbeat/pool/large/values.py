@@ -21,7 +21,8 @@ from drumbeat.store.interface import Store
 T = TypeVar("T")
 
 MOST_LARGE = 256 * 1024 * 1024  #: the most bytes of JSON of one large payload or result
-NOTE = "large"  #: name of the note with the id of the store, with which the keys of its values begin
+NOTE = "large"  #: name of the note with the id of the store, with which the keys of its values begin, and of the id's lease
+_ID_LEASE = timedelta(days=1)  #: far longer than it takes to write that note
 _PAUSES = tuple(timedelta(milliseconds=100 * 4**n) for n in range(3))  #: pauses between tries, if the place does not answer
 _AT_ONCE = 8  #: the most values that one push writes at the same time
 
@@ -108,11 +109,18 @@ class LargeValues:
     async def store_id(self) -> str:
         """Return the id of the store. Two stores can share a place, because each deletes only values under its own id."""
         if "id" not in self._identity:
-            note = await self.store.notes.find(NOTE)
-            if note is None:
-                note = await self.store.notes.put(NOTE, {"id": uuid4().hex})
-            self._identity["id"] = str(note.value["id"])
+            self._identity["id"] = await self._find_store_id()
         return self._identity["id"]
+
+    async def _find_store_id(self) -> str:
+        """Read the id of the store, or make it. Processes that do this at the same time get the same id: they all write
+        the owner of a lease, which only one of them acquires."""
+        note = await self.store.notes.find(NOTE)
+        if note is None:
+            proposed = uuid4().hex
+            lease = await self.store.leases.acquire(NOTE, proposed, _ID_LEASE) or await self.store.leases.find(NOTE)
+            note = await self.store.notes.put(NOTE, {"id": proposed if lease is None else lease.owner})
+        return str(note.value["id"])
 
     @cached_property
     def _identity(self) -> dict[str, str]:
