@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from drumbeat.core.note import Note
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.envelope import open_envelope
 from drumbeat.pool.large.files import FilePlace
-from drumbeat.pool.large.place import ValueKey, check_key, parse_key
+from drumbeat.pool.large.place import StoredValue, ValueKey, check_key, parse_key
 from drumbeat.pool.large.sweep import sweep
 from drumbeat.pool.large.values import LargeValues
 from drumbeat.pool.plugins import PoolPlugins
@@ -299,6 +300,55 @@ async def test_a_sweep_stops_in_time_and_goes_on_later(
     counts = [(await sweep(values, within=timedelta())).deleted for _ in range(4)]
 
     assert counts == [1, 1, 1, 0]
+
+
+class SlowToList(FilePlace):
+    """A folder that takes two seconds to list."""
+
+    def __init__(self, root: Path, clock: ManualClock) -> None:
+        super().__init__(root)
+        self.clock = clock
+
+    async def list(self, prefix: str, after: str) -> AsyncIterator[StoredValue]:
+        self.clock.jump(timedelta(seconds=2))
+        async for value in super().list(prefix, after):
+            yield value
+
+
+async def test_a_sweep_of_a_place_that_is_slow_to_list_checks_more_than_one_value(
+    values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    await values.store_jobs(PoolId("papers"), [NewJob(payload=BIG)] * 3)
+    age(place, clock)
+
+    assert (await sweep(replace(values, place=SlowToList(place, clock)), within=timedelta(seconds=1))).deleted == 3
+
+
+async def test_a_folder_lists_its_values_in_the_order_of_their_keys_and_opens_no_folder_twice(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, opened = FilePlace(place), list[Path]()
+    names = ["n-a/n-1", "n-a-b/n-1", "n-a_b/n-1", "n-a/n-1-2", "n-a/n-10", "x-aa/c-bb/n-1", "n-B/n-1"]
+    keys = sorted(f"s/{name}/{value}.json" for name in names for value in ("payload-1", "result-1"))
+    for key in keys:
+        await folder.write(key, b"1")
+    (place / "s" / "notes.txt").write_text("not a value")
+    scandir = os.scandir
+
+    def noted(path: Path) -> Any:
+        opened.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+
+    assert [value.key async for value in folder.list("s/", "")] == keys
+    assert len(opened) == len(set(opened))
+    for number, key in enumerate(keys):
+        assert [value.key async for value in folder.list("s/", key)] == keys[number + 1 :]
+    opened.clear()
+    assert [value.key async for value in folder.list("s/", keys[-1])] == []
+    assert opened == [place / "s", *(place / parent for parent in reversed(Path(keys[-1]).parents[:-2]))]
+    assert [value.key async for value in folder.list("other/", "")] == []
 
 
 async def test_a_result_of_an_earlier_attempt_is_swept(

@@ -36,7 +36,8 @@ async def sweep(
 ) -> SweepResult:
     """Delete values that no job needs and that are older than ``older_than``. With ``dry_run``, only count them.
 
-    With ``within``, stop after this time, and begin where the last such sweep stopped. Raises LargeUnavailable, StoreError.
+    With ``within``, check values for this time, beginning where the last such sweep stopped.
+    Raises LargeUnavailable, StoreError.
     """
     note = None if within is None else await values.store.notes.find(PLACE_IN_SWEEP)
     found = await _sweep(values, older_than, "" if note is None else str(note.value.get("last", "")), within, dry_run=dry_run)
@@ -48,10 +49,12 @@ async def sweep(
 async def _sweep(
     values: LargeValues, older_than: timedelta, after: str, within: timedelta | None, *, dry_run: bool
 ) -> SweepResult:
-    now, began, done = values.clock.now(), values.clock.elapsed(), SweepResult()
+    began: timedelta | None = None
+    now, done = values.clock.now(), SweepResult()
     stored = await values.store.now()
     pools = {row.pool_id: row for row in await values.store.pools.list()}
     async for value in values.place.list(f"{await values.store_id()}/", after):
+        began = values.clock.elapsed() if began is None else began  # listing may take long, and each sweep must get further
         key = parse_key(value.key)
         if key is not None and now - value.modified >= older_than:
             unneeded = not await _is_needed(values, key, pools, stored)
