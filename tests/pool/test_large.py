@@ -21,6 +21,7 @@ from drumbeat.pool.large.place import StoredValue, ValueKey, check_key, parse_ke
 from drumbeat.pool.large.sweep import sweep
 from drumbeat.pool.large.values import LargeValues
 from drumbeat.pool.plugins import PoolPlugins
+from drumbeat.pool.worker.context import JobContext
 from drumbeat.store.memory import MemoryStore
 from drumbeat.store.memory.notes import MemoryNotes
 from drumbeat.testing import TestPool
@@ -389,6 +390,25 @@ async def test_a_result_expires_and_its_file_is_swept(
         assert "its result has expired" in str(await pool.explain(job_id))
     assert [job.result for job in await pool.list()] == [None, None]
     age(place, clock)
+    assert (await sweep(values)).deleted == 1
+
+
+async def test_a_sweep_keeps_an_expired_result_that_a_child_still_needs(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    async def total(context: JobContext) -> int:
+        return len((await context.parents())[0].result["text"])
+
+    await pool.update(result_ttl=timedelta(hours=1))
+    parents = [await pool.push(1, type="soon"), await pool.push(2, type="late")]
+    child = await pool.push(3, type="total", after=parents)
+    await pool.run_until_empty({"soon": lambda: BIG})
+    await clock.advance(2 * DAY)
+    age(place, clock)
+
+    assert (await sweep(values)).deleted == 0
+    await pool.run_until_empty({"late": lambda: 1, "total": total})
+    assert await pool.result(child) == 5000
     assert (await sweep(values)).deleted == 1
 
 
