@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import InvalidSettings, LargeValueError, StoreError
+from drumbeat.core.errors import InvalidInput, InvalidSettings, LargeValueError, StoreError
 from drumbeat.extras import import_part
 from drumbeat.pool.large.files import FilePlace
 from drumbeat.pool.large.place import LargePlace
-from drumbeat.pool.large.sweep import EVERY, LEASE, WITHIN, SweepResult as SweepResult, sweep
+from drumbeat.pool.large.sweep import EVERY, LEASE, MIN_AGE, WITHIN, SweepResult as SweepResult, sweep
 from drumbeat.pool.large.values import LargeValues
 from drumbeat.pool.middleware import MiddlewareChain, load_middleware
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
@@ -59,7 +59,13 @@ async def sweep_large_values(values: LargeValues | None, owner: str) -> None:
 
 
 async def sweep_now(values: LargeValues | None, older_than: timedelta, *, dry_run: bool) -> SweepResult:
-    """Delete all large values that no job needs and that are older than ``older_than``. Raises InvalidSettings."""
+    """Delete all large values that no job needs and that are older than ``older_than``, or with ``dry_run`` only count them.
+    Raises InvalidSettings; InvalidInput for an age at which the job of a value may not be pushed yet."""
     if values is None:
         raise InvalidSettings("expected the setting [pool] large (or DRUMBEAT_LARGE), got none; there is no place to sweep")
+    if older_than < MIN_AGE and not dry_run:
+        raise InvalidInput(
+            f"expected an age of at least {MIN_AGE.total_seconds() / 60:g} minutes, got {older_than.total_seconds():g} s: "
+            "a younger value may belong to a job that is being pushed; give a higher age, or --dry-run to only count the values"
+        )
     return await sweep(values, older_than, dry_run=dry_run)
