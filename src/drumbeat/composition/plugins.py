@@ -12,7 +12,7 @@ from drumbeat.extras import import_part
 from drumbeat.pool.large.files import FilePlace
 from drumbeat.pool.large.place import LargePlace
 from drumbeat.pool.large.sweep import EVERY, LEASE, MIN_AGE, WITHIN, SweepResult as SweepResult, sweep
-from drumbeat.pool.large.values import LargeValues
+from drumbeat.pool.large.values import LargeValues, OnLoop
 from drumbeat.pool.middleware import MiddlewareChain, load_middleware
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.settings import Settings
@@ -21,22 +21,24 @@ from drumbeat.store import Store
 log = logging.getLogger(__name__)
 
 
-def open_plugins(settings: Settings, store: Store, clock: Clock, more: Sequence[object] = ()) -> PoolPlugins:
-    """Build the plugins: the middleware of the settings, then ``more``. Raises InvalidInput, InvalidSettings, MissingExtra."""
+def open_plugins(
+    settings: Settings, store: Store, clock: Clock, more: Sequence[object] = (), on_loop: OnLoop | None = None
+) -> PoolPlugins:
+    """Build the plugins: the middleware of the settings, then ``more``. ``on_loop`` runs calls of the store on its event loop.
+    Raises InvalidInput, InvalidSettings, MissingExtra."""
     members = [*load_middleware(settings.pool.middleware), *more]
     if not members and settings.pool.large is None:
         return NO_PLUGINS
-    return PoolPlugins(
-        middleware=MiddlewareChain(members) if members else None, large=open_large_values(settings, store, clock)
-    )
+    large = open_large_values(settings, store, clock, on_loop)
+    return PoolPlugins(middleware=MiddlewareChain(members) if members else None, large=large)
 
 
-def open_large_values(settings: Settings, store: Store, clock: Clock) -> LargeValues | None:
+def open_large_values(settings: Settings, store: Store, clock: Clock, on_loop: OnLoop | None = None) -> LargeValues | None:
     """Return the large values of a store; None if no place is set. Raises InvalidSettings, MissingExtra."""
     if settings.pool.large is None:
         return None
     place = _open_place(settings.pool.large)
-    return LargeValues(place=place, store=store, clock=clock, max_inline=settings.pool.max_inline)
+    return LargeValues(place=place, store=store, clock=clock, max_inline=settings.pool.max_inline, on_loop=on_loop)
 
 
 def _open_place(url: str) -> LargePlace:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
@@ -19,6 +19,7 @@ from drumbeat.pool.large.place import LargePlace, ValueKey
 from drumbeat.store.interface import Store
 
 T = TypeVar("T")
+OnLoop = Callable[[Coroutine[Any, Any, str]], Awaitable[str]]
 
 MOST_LARGE = 256 * 1024 * 1024  #: the most bytes of JSON of one large payload or result
 NOTE = "large"  #: name of the note with the id of the store, with which the keys of its values begin, and of the id's lease
@@ -35,6 +36,7 @@ class LargeValues:
     store: Store
     clock: Clock
     max_inline: int
+    on_loop: OnLoop | None = None  #: runs calls of the store on its event loop, if pushes are also awaited on others
 
     async def store_jobs(
         self, pool_id: PoolId, jobs: Sequence[NewJob], headers: Sequence[Mapping[str, str]] | None = None
@@ -109,7 +111,8 @@ class LargeValues:
     async def store_id(self) -> str:
         """Return the id of the store. Two stores can share a place, because each deletes only values under its own id."""
         if "id" not in self._identity:
-            self._identity["id"] = await self._find_store_id()
+            found = self._find_store_id()
+            self._identity["id"] = await (found if self.on_loop is None else self.on_loop(found))
         return self._identity["id"]
 
     async def _find_store_id(self) -> str:
