@@ -275,9 +275,7 @@ class SlowNotes(MemoryNotes):
         return found
 
 
-async def test_processes_that_write_the_first_large_values_give_the_store_one_id(
-    pool: TestPool, place: Path, clock: ManualClock
-) -> None:
+async def test_processes_that_write_the_first_large_values_give_the_store_one_id(place: Path, clock: ManualClock) -> None:
     store = MemoryStore(clock)
     store.notes = SlowNotes(store.notes.state)
     processes = [LargeValues(place=FilePlace(place), store=store, clock=clock, max_inline=1024) for _ in range(3)]

@@ -87,6 +87,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         policy |= {RESULT_TTL: check_result_ttl(policy[RESULT_TTL])} if RESULT_TTL in policy else {}
         settings = {**(plan.to_json() if plan else {}), **policy, **await self._engine_settings(engine)}
         retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
+        await self._plugins.prepare()
         try:
             return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **settings))
         except AlreadyExists:
