@@ -391,6 +391,25 @@ async def test_a_result_expires_and_its_file_is_swept(
     assert (await sweep(values)).deleted == 1
 
 
+async def test_a_workflow_shows_no_expired_results_but_a_child_gets_them(pool: TestPool, clock: ManualClock) -> None:
+    async def total(context: JobContext) -> int:
+        return sum((await context.parents())[0].result)
+
+    other = TestPool(pool.store, clock, "other")
+    await pool.update(result_ttl=timedelta(hours=1))
+    parent = await pool.push(1, workflow_id="flow")
+    await other.push(2, job_id="child", after=[parent], workflow_id="flow")
+    await pool.run_until_empty(lambda: [1, 2])
+    assert [job.result for job in await other.parents("child")] == [[1, 2]]
+    await clock.advance(timedelta(hours=1))
+
+    await other.run_until_empty(total)
+
+    assert [job.result for job in await pool.workflow_jobs("flow")] == [None, 3]
+    assert [job.result for job in await other.parents("child")] == [None]
+    assert [job.result for job in await pool.children(parent)] == [3]
+
+
 async def test_a_sweep_keeps_an_expired_result_that_a_child_still_needs(
     pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
 ) -> None:
