@@ -1,7 +1,9 @@
 """Large payloads and results: stored outside the store, checked when read, deleted when no job needs them."""
 
 import asyncio
+import hashlib
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -96,6 +98,24 @@ async def test_a_payload_of_more_than_a_megabyte_can_be_pushed(pool: TestPool) -
     await pool.run_until_empty(lambda payload: found.append(len(payload)))
 
     assert found == [3_000_000]
+
+
+async def test_the_checksum_of_a_long_value_is_computed_outside_the_event_loop(
+    pool: TestPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    sha256 = hashlib.sha256
+
+    def noted(data: bytes) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return sha256(data)
+
+    monkeypatch.setattr(hashlib, "sha256", noted)
+    for size in (5000, 3_000_000):
+        job_id = await pool.push("x" * size)
+        assert (await pool.job(job_id)).payload == "x" * size
+
+    assert threads == [True, True, False, False]
 
 
 async def test_pushing_the_same_id_again_changes_nothing(pool: TestPool) -> None:

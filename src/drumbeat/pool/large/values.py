@@ -25,6 +25,7 @@ MOST_LARGE = 256 * 1024 * 1024  #: the most bytes of JSON of one large payload o
 NOTE = "large"  #: name of the note with the id of the store, with which the keys of its values begin, and of the id's lease
 _ID_LEASE = timedelta(days=1)  #: far longer than it takes to write that note
 _PAUSES = tuple(timedelta(milliseconds=100 * 4**n) for n in range(3))  #: pauses between tries, if the place does not answer
+_IN_THREAD_ABOVE = 1024 * 1024  #: bytes whose checksum takes about a millisecond
 _AT_ONCE = 8  #: the most values that one push writes at the same time
 
 
@@ -81,7 +82,7 @@ class LargeValues:
         if reference is None:
             return envelope.value
         data = await self._retried(lambda: self.place.read(reference.key, reference.size))
-        if len(data) != reference.size or hashlib.sha256(data).hexdigest() != reference.sha256:
+        if len(data) != reference.size or await _checksum(data) != reference.sha256:
             raise LargeLost(
                 f"expected {reference.size} bytes with the checksum {reference.sha256[:12]}… under {reference.key} in "
                 f"{self.place.name}, got other content: the file was changed; restore it, then requeue the job"
@@ -98,7 +99,7 @@ class LargeValues:
     async def _write(self, pool_id: PoolId, job_id: JobId, name: str, data: bytes) -> LargeReference:
         key = str(ValueKey(store_id=await self.store_id(), pool_id=pool_id, job_id=job_id, name=name))
         await self._retried(lambda: self.place.write(key, data))
-        return LargeReference(key=key, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+        return LargeReference(key=key, size=len(data), sha256=await _checksum(data))
 
     async def _retried(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         for pause in _PAUSES:
@@ -128,6 +129,16 @@ class LargeValues:
     @cached_property
     def _identity(self) -> dict[str, str]:
         return {}
+
+
+async def _checksum(data: bytes) -> str:
+    """Return the SHA-256 of a value. That of a long one is computed in a thread, while the event loop goes on.
+
+    JSON is written and read without a thread: Python's encoder and decoder let no other thread run meanwhile.
+    """
+    if len(data) <= _IN_THREAD_ABOVE:
+        return hashlib.sha256(data).hexdigest()
+    return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
 
 
 async def fetch_value(large: LargeValues | None, envelope: Envelope) -> Any:
