@@ -105,6 +105,7 @@ class Connection:
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._plane: ControlPlane | None = None
+        self.loop: LoopThread | None = None  #: the thread on which all calls of the store run; None: on the caller's event loop
         self._middleware = MiddlewareChain(middleware).members
 
     def pool(self, name: str) -> Pool:
@@ -117,7 +118,11 @@ class Connection:
     @cached_property
     def _plugins(self) -> PoolPlugins:
         store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
-        return open_plugins(self._settings, store, self._clock, self._middleware)
+        return open_plugins(self._settings, store, self._clock, self._middleware, self._on_loop)
+
+    async def _on_loop(self, work: Coroutine[Any, Any, str]) -> str:
+        """Run a call of the store on the event loop of the store: ``push_on`` may be awaited on another one."""
+        return await (work if self.loop is None or self.loop.is_current else self.loop.run_async(work))
 
     async def _check_engine(self, engines: str) -> None:
         await (await self._open()).check_engine(engines)
@@ -237,7 +242,7 @@ class BlockingConnection:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._loop = LoopThread()
+        self._loop = connection.loop = LoopThread()
 
     def pool(self, name: str) -> "BlockingPool":
         """Return the pool of jobs with this name. It has the methods of ``Pool``, called without ``await``."""

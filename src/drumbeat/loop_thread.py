@@ -25,6 +25,11 @@ class LoopThread:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this thread, on its event loop."""
+        return threading.current_thread() is self._thread
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and wait for its result. Raises InvalidInput in the thread of the loop, and after ``close``."""
         ended = threading.Event()
@@ -43,7 +48,7 @@ class LoopThread:
     def submit(self, work: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, Any]) -> "Future[T]":
         """Start a coroutine on the loop. If it cannot be started, it and ``others``, which it awaits, are closed."""
         problem = None
-        if threading.current_thread() is self._thread:
+        if self.is_current:
             problem = "a blocking connection cannot be used in its own event loop; use drumbeat.connect and await"
         elif not self.is_running:
             problem = "this connection is closed; connect again with drumbeat.connect_blocking"

@@ -21,6 +21,16 @@ def test_a_large_payload_is_shown_whole_and_a_sweep_keeps_it(url: str, tmp_path:
     assert json.loads(invoke("pool", "show", "p", job_id, "--json", store=url).output)["payload"] == text
 
 
+def test_a_sweep_that_would_delete_values_before_their_push_is_refused(
+    empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRUMBEAT_LARGE", f"file://{tmp_path}/large")
+
+    with pytest.raises(InvalidInput, match="expected an age of at least 10 minutes, got 599 s: a younger value may belong"):
+        invoke("pool", "sweep", "--older-than", "599s", store=empty)
+    assert invoke("pool", "sweep", "--older-than", "10m", store=empty).output == "deleted 0 of 0 large values\n"
+
+
 def test_a_sweep_without_a_place_names_the_setting(empty: str) -> None:
     with pytest.raises(InvalidSettings, match=r"expected the setting \[pool\] large"):
         invoke("pool", "sweep", store=empty)

@@ -1,7 +1,11 @@
 """Large payloads and results: stored outside the store, checked when read, deleted when no job needs them."""
 
+import asyncio
+import hashlib
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,14 +15,17 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import LargeLost, LargeUnavailable, ResultExpired
 from drumbeat.core.job import JobId, JobStatus, NewJob
+from drumbeat.core.note import Note
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.envelope import open_envelope
 from drumbeat.pool.large.files import FilePlace
-from drumbeat.pool.large.place import ValueKey, check_key, parse_key
+from drumbeat.pool.large.place import StoredValue, ValueKey, check_key, parse_key
 from drumbeat.pool.large.sweep import sweep
 from drumbeat.pool.large.values import LargeValues
 from drumbeat.pool.plugins import PoolPlugins
+from drumbeat.pool.worker.context import JobContext
 from drumbeat.store.memory import MemoryStore
+from drumbeat.store.memory.notes import MemoryNotes
 from drumbeat.testing import TestPool
 
 BIG = {"text": "x" * 5000}
@@ -91,6 +98,24 @@ async def test_a_payload_of_more_than_a_megabyte_can_be_pushed(pool: TestPool) -
     await pool.run_until_empty(lambda payload: found.append(len(payload)))
 
     assert found == [3_000_000]
+
+
+async def test_the_checksum_of_a_long_value_is_computed_outside_the_event_loop(
+    pool: TestPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    sha256 = hashlib.sha256
+
+    def noted(data: bytes) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return sha256(data)
+
+    monkeypatch.setattr(hashlib, "sha256", noted)
+    for size in (5000, 3_000_000):
+        job_id = await pool.push("x" * size)
+        assert (await pool.job(job_id)).payload == "x" * size
+
+    assert threads == [True, True, False, False]
 
 
 async def test_pushing_the_same_id_again_changes_nothing(pool: TestPool) -> None:
@@ -261,6 +286,29 @@ async def test_a_sweep_leaves_the_values_of_another_store_alone(
     assert len(files(place)) == 1
 
 
+class SlowNotes(MemoryNotes):
+    """Notes in memory whose readers all get their answer before one of them goes on, as in a store behind a network."""
+
+    async def find(self, name: str) -> Note | None:
+        found = await super().find(name)
+        await asyncio.sleep(0)
+        return found
+
+
+async def test_processes_that_write_the_first_large_values_give_the_store_one_id(place: Path, clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    store.notes = SlowNotes(store.notes.state)
+    processes = [LargeValues(place=FilePlace(place), store=store, clock=clock, max_inline=1024) for _ in range(3)]
+    jobs = [NewJob(payload=BIG)] * 4
+
+    await asyncio.gather(*[values.store_jobs(PoolId("papers"), jobs) for values in processes])
+
+    assert len(files(place)) == 12
+    assert {path.relative_to(place).parts[0] for path in files(place)} == {await processes[0].store_id()}
+    age(place, clock)
+    assert (await sweep(processes[1])).deleted == 12
+
+
 async def test_a_sweep_stops_in_time_and_goes_on_later(
     pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
 ) -> None:
@@ -271,6 +319,55 @@ async def test_a_sweep_stops_in_time_and_goes_on_later(
     counts = [(await sweep(values, within=timedelta())).deleted for _ in range(4)]
 
     assert counts == [1, 1, 1, 0]
+
+
+class SlowToList(FilePlace):
+    """A folder that takes two seconds to list."""
+
+    def __init__(self, root: Path, clock: ManualClock) -> None:
+        super().__init__(root)
+        self.clock = clock
+
+    async def list(self, prefix: str, after: str) -> AsyncIterator[StoredValue]:
+        self.clock.jump(timedelta(seconds=2))
+        async for value in super().list(prefix, after):
+            yield value
+
+
+async def test_a_sweep_of_a_place_that_is_slow_to_list_checks_more_than_one_value(
+    values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    await values.store_jobs(PoolId("papers"), [NewJob(payload=BIG)] * 3)
+    age(place, clock)
+
+    assert (await sweep(replace(values, place=SlowToList(place, clock)), within=timedelta(seconds=1))).deleted == 3
+
+
+async def test_a_folder_lists_its_values_in_the_order_of_their_keys_and_opens_no_folder_twice(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, opened = FilePlace(place), list[Path]()
+    names = ["n-a/n-1", "n-a-b/n-1", "n-a_b/n-1", "n-a/n-1-2", "n-a/n-10", "x-aa/c-bb/n-1", "n-B/n-1"]
+    keys = sorted(f"s/{name}/{value}.json" for name in names for value in ("payload-1", "result-1"))
+    for key in keys:
+        await folder.write(key, b"1")
+    (place / "s" / "notes.txt").write_text("not a value")
+    scandir = os.scandir
+
+    def noted(path: Path) -> Any:
+        opened.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+
+    assert [value.key async for value in folder.list("s/", "")] == keys
+    assert len(opened) == len(set(opened))
+    for number, key in enumerate(keys):
+        assert [value.key async for value in folder.list("s/", key)] == keys[number + 1 :]
+    opened.clear()
+    assert [value.key async for value in folder.list("s/", keys[-1])] == []
+    assert opened == [place / "s", *(place / parent for parent in reversed(Path(keys[-1]).parents[:-2]))]
+    assert [value.key async for value in folder.list("other/", "")] == []
 
 
 async def test_a_result_of_an_earlier_attempt_is_swept(
@@ -311,6 +408,44 @@ async def test_a_result_expires_and_its_file_is_swept(
         assert "its result has expired" in str(await pool.explain(job_id))
     assert [job.result for job in await pool.list()] == [None, None]
     age(place, clock)
+    assert (await sweep(values)).deleted == 1
+
+
+async def test_a_workflow_shows_no_expired_results_but_a_child_gets_them(pool: TestPool, clock: ManualClock) -> None:
+    async def total(context: JobContext) -> int:
+        return sum((await context.parents())[0].result)
+
+    other = TestPool(pool.store, clock, "other")
+    await pool.update(result_ttl=timedelta(hours=1))
+    parent = await pool.push(1, workflow_id="flow")
+    await other.push(2, job_id="child", after=[parent], workflow_id="flow")
+    await pool.run_until_empty(lambda: [1, 2])
+    assert [job.result for job in await other.parents("child")] == [[1, 2]]
+    await clock.advance(timedelta(hours=1))
+
+    await other.run_until_empty(total)
+
+    assert [job.result for job in await pool.workflow_jobs("flow")] == [None, 3]
+    assert [job.result for job in await other.parents("child")] == [None]
+    assert [job.result for job in await pool.children(parent)] == [3]
+
+
+async def test_a_sweep_keeps_an_expired_result_that_a_child_still_needs(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    async def total(context: JobContext) -> int:
+        return len((await context.parents())[0].result["text"])
+
+    await pool.update(result_ttl=timedelta(hours=1))
+    parents = [await pool.push(1, type="soon"), await pool.push(2, type="late")]
+    child = await pool.push(3, type="total", after=parents)
+    await pool.run_until_empty({"soon": lambda: BIG})
+    await clock.advance(2 * DAY)
+    age(place, clock)
+
+    assert (await sweep(values)).deleted == 0
+    await pool.run_until_empty({"late": lambda: 1, "total": total})
+    assert await pool.result(child) == 5000
     assert (await sweep(values)).deleted == 1
 
 

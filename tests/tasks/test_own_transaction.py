@@ -2,17 +2,21 @@
 
 import os
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import aiosqlite
 import psycopg
 import pytest
 
-from drumbeat import task
+from drumbeat import connect_blocking, task
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import JobStatus
+from drumbeat.core.note import Note
 from drumbeat.settings import STORE_VARIABLE
+from drumbeat.store.sql.notes import SqlNotes
 from drumbeat.tasks.queue import StoreQueue
 from drumbeat.testing import immediate
 
@@ -20,6 +24,11 @@ from drumbeat.testing import immediate
 @task(pool="papers", unique="{first}", priority=3)
 def add(first: int, second: int = 2) -> int:
     return first + second
+
+
+@task(pool="papers")
+def shout(text: str) -> str:
+    return text.upper()
 
 
 async def _create_pool(queue: StoreQueue) -> None:
@@ -61,6 +70,59 @@ async def test_a_task_is_pushed_on_an_asynchronous_connection(sqlite: StoreQueue
         await connection.rollback()
 
     assert [payload for payload, _, _ in await _pending(sqlite)] == [(await kept.ajob()).payload]
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DRUMBEAT_LARGE", f"file://{tmp_path}/large")
+    monkeypatch.setenv("DRUMBEAT_MAX_INLINE", "1KB")
+    return tmp_path / "large"
+
+
+@pytest.fixture
+def note_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that read notes of a SQL store."""
+    threads: list[str] = []
+    find = SqlNotes.find
+
+    async def noted(notes: SqlNotes, name: str) -> Note | None:
+        threads.append(threading.current_thread().name)
+        return await find(notes, name)
+
+    monkeypatch.setattr(SqlNotes, "find", noted)
+    return threads
+
+
+async def test_a_large_argument_is_stored_outside_without_using_the_store_on_another_event_loop(
+    large: Path, sqlite: StoreQueue, tmp_path: Path, note_threads: list[str]
+) -> None:
+    await _create_pool(sqlite)
+    async with aiosqlite.connect(tmp_path / "jobs.db") as connection:
+        pushed = await shout.push_on(connection, "x" * 5000)
+        await connection.commit()
+
+    assert note_threads == ["drumbeat"]
+    assert len(list(large.rglob("*.json"))) == 1
+    assert (await pushed.ajob()).payload == (await (await shout.apush("x" * 5000)).ajob()).payload
+
+
+async def test_a_blocking_connection_pushes_and_completes_large_values_on_an_asynchronous_connection(
+    large: Path, tmp_path: Path, note_threads: list[str]
+) -> None:
+    with connect_blocking(f"sqlite:///{tmp_path}/jobs.db") as db:
+        pool: Any = db.pool("papers")
+        pool.create()
+        async with aiosqlite.connect(tmp_path / "jobs.db") as connection:
+            await pool.push_on(connection, "x" * 5000)
+            await connection.commit()
+            job = pool.claim()
+            await pool.complete_on(connection, job, "y" * 5000)
+            await connection.commit()
+
+        assert job.payload == "x" * 5000
+        assert pool.result(job.job_id) == "y" * 5000
+    assert note_threads == ["drumbeat"]
+    assert len(list(large.rglob("*.json"))) == 2
 
 
 @pytest.mark.parametrize("every_store", ["postgres"], indirect=True)

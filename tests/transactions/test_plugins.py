@@ -144,6 +144,17 @@ async def test_large_values_go_to_their_place_on_an_asynchronous_connection(file
     assert len(list(large.rglob("*.json"))) == 2
 
 
+async def test_the_first_large_value_of_a_store_does_not_wait_for_the_callers_own_writes(file: Path, large: Path) -> None:
+    async with opened(file) as (_, pool), aiosqlite.connect(file) as connection:
+        await connection.execute("CREATE TABLE orders (number INTEGER)")
+        await connection.execute("INSERT INTO orders VALUES (1)")
+        job_id = await pool.push_on(connection, BIG)
+        await connection.commit()
+
+        assert (await pool.job(job_id)).payload == BIG
+    assert len(list(large.rglob("*.json"))) == 1
+
+
 async def test_large_values_stay_in_the_store_on_a_blocking_connection(file: Path, large: Path) -> None:
     async with opened(file) as (_, pool):
         with closing(sqlite3.connect(file)) as connection, connection:

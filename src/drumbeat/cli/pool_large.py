@@ -14,7 +14,7 @@ app = typer.Typer()
 
 @app.command()
 def sweep(
-    older_than: Annotated[str, typer.Option("--older-than", help="Minimum age, such as 12h or 30d.")] = "1d",
+    older_than: Annotated[str, typer.Option("--older-than", help="Minimum age, such as 12h or 30d; at least 10m.")] = "1d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,

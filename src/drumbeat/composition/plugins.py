@@ -7,12 +7,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import InvalidSettings, LargeValueError, StoreError
+from drumbeat.core.errors import InvalidInput, InvalidSettings, LargeValueError, StoreError
 from drumbeat.extras import import_part
 from drumbeat.pool.large.files import FilePlace
 from drumbeat.pool.large.place import LargePlace
-from drumbeat.pool.large.sweep import EVERY, LEASE, WITHIN, SweepResult as SweepResult, sweep
-from drumbeat.pool.large.values import LargeValues
+from drumbeat.pool.large.sweep import EVERY, LEASE, MIN_AGE, WITHIN, SweepResult as SweepResult, sweep
+from drumbeat.pool.large.values import LargeValues, OnLoop
 from drumbeat.pool.middleware import MiddlewareChain, load_middleware
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.settings import Settings
@@ -21,22 +21,24 @@ from drumbeat.store import Store
 log = logging.getLogger(__name__)
 
 
-def open_plugins(settings: Settings, store: Store, clock: Clock, more: Sequence[object] = ()) -> PoolPlugins:
-    """Build the plugins: the middleware of the settings, then ``more``. Raises InvalidInput, InvalidSettings, MissingExtra."""
+def open_plugins(
+    settings: Settings, store: Store, clock: Clock, more: Sequence[object] = (), on_loop: OnLoop | None = None
+) -> PoolPlugins:
+    """Build the plugins: the middleware of the settings, then ``more``. ``on_loop`` runs calls of the store on its event loop.
+    Raises InvalidInput, InvalidSettings, MissingExtra."""
     members = [*load_middleware(settings.pool.middleware), *more]
     if not members and settings.pool.large is None:
         return NO_PLUGINS
-    return PoolPlugins(
-        middleware=MiddlewareChain(members) if members else None, large=open_large_values(settings, store, clock)
-    )
+    large = open_large_values(settings, store, clock, on_loop)
+    return PoolPlugins(middleware=MiddlewareChain(members) if members else None, large=large)
 
 
-def open_large_values(settings: Settings, store: Store, clock: Clock) -> LargeValues | None:
+def open_large_values(settings: Settings, store: Store, clock: Clock, on_loop: OnLoop | None = None) -> LargeValues | None:
     """Return the large values of a store; None if no place is set. Raises InvalidSettings, MissingExtra."""
     if settings.pool.large is None:
         return None
     place = _open_place(settings.pool.large)
-    return LargeValues(place=place, store=store, clock=clock, max_inline=settings.pool.max_inline)
+    return LargeValues(place=place, store=store, clock=clock, max_inline=settings.pool.max_inline, on_loop=on_loop)
 
 
 def _open_place(url: str) -> LargePlace:
@@ -59,7 +61,13 @@ async def sweep_large_values(values: LargeValues | None, owner: str) -> None:
 
 
 async def sweep_now(values: LargeValues | None, older_than: timedelta, *, dry_run: bool) -> SweepResult:
-    """Delete all large values that no job needs and that are older than ``older_than``. Raises InvalidSettings."""
+    """Delete all large values that no job needs and that are older than ``older_than``, or with ``dry_run`` only count them.
+    Raises InvalidSettings; InvalidInput for an age at which the job of a value may not be pushed yet."""
     if values is None:
         raise InvalidSettings("expected the setting [pool] large (or DRUMBEAT_LARGE), got none; there is no place to sweep")
+    if older_than < MIN_AGE and not dry_run:
+        raise InvalidInput(
+            f"expected an age of at least {MIN_AGE.total_seconds() / 60:g} minutes, got {older_than.total_seconds():g} s: "
+            "a younger value may belong to a job that is being pushed; give a higher age, or --dry-run to only count the values"
+        )
     return await sweep(values, older_than, dry_run=dry_run)

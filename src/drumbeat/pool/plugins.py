@@ -36,6 +36,12 @@ class PoolPlugins:
         own = self.middleware.members if self.middleware else ()
         return replace(self, middleware=MiddlewareChain([*own, *members])) if members else self
 
+    async def prepare(self) -> None:
+        """Give the store its id for large values, so that the first push in a transaction of the caller need not write it: in
+        SQLite, that would wait for the end of this transaction."""
+        if self.large is not None:
+            await self.large.store_id()
+
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob], send: Send) -> Sequence[JobId]:
         """Push jobs by ``send``, with the headers that middleware adds, and with large payloads stored outside the store."""
         if not jobs or self.middleware is None or not self.middleware.has("before_push", "after_push"):

@@ -1,6 +1,6 @@
 """How long the results of a pool's jobs can be read: the field ``result_ttl`` of its policy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -40,9 +40,22 @@ def is_expired(pool: PoolRow, job: Job, now: datetime) -> bool:
     return ttl is not None and job.status is JobStatus.DONE and job.finished_at is not None and now >= job.finished_at + ttl
 
 
-async def without_expired(store: Store, pool: PoolRow, jobs: Sequence[Job]) -> Sequence[Job]:
-    """Return a pool's jobs, without results that can no longer be read."""
-    if result_ttl(pool) is None:
+async def without_expired(store: Store, pools: Iterable[PoolRow], jobs: Sequence[Job]) -> Sequence[Job]:
+    """Return jobs of these pools, without results that can no longer be read."""
+    limited = {pool.pool_id: pool for pool in pools if result_ttl(pool) is not None}
+    if not limited:
         return jobs
     now = await store.now()
-    return [replace(job, result=None) if is_expired(pool, job, now) else job for job in jobs]
+
+    def readable(job: Job) -> Job:
+        pool = limited.get(job.pool_id)
+        return job if pool is None or not is_expired(pool, job, now) else replace(job, result=None)
+
+    return [readable(job) for job in jobs]
+
+
+async def without_expired_results(store: Store, jobs: Sequence[Job]) -> Sequence[Job]:
+    """Return jobs of any pools, without results that can no longer be read. Reads each pool with results once."""
+    names = {job.pool_id for job in jobs if job.result is not None}
+    pools = [await store.pools.find(name) for name in names]
+    return await without_expired(store, [pool for pool in pools if pool is not None], jobs)

@@ -87,6 +87,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         policy |= {RESULT_TTL: check_result_ttl(policy[RESULT_TTL])} if RESULT_TTL in policy else {}
         settings = {**(plan.to_json() if plan else {}), **policy, **await self._engine_settings(engine)}
         retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
+        await self._plugins.prepare()
         try:
             return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **settings))
         except AlreadyExists:
@@ -263,7 +264,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
 
     async def _unless_expired(self, job: Job) -> Job:
         """Return the job, without its result if that is older than the pool's ``result_ttl``."""
-        return job if job.result is None else (await without_expired(self._store, await self.get(), [job]))[0]
+        return job if job.result is None else (await without_expired(self._store, [await self.get()], [job]))[0]
 
     async def _stored_job(self, job_id: str) -> Job:
         """Return a job as it is stored, with references to large values. Raises NotFound."""
@@ -295,7 +296,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         A payload or result of more than a megabyte is shown as a reference; ``job`` and ``result`` return it."""
         row = await self.get()
         jobs = await self._store.jobs.list(row.pool_id, **job_filters(filters))
-        return [await self._plugins.opened(job, MOST_BYTES) for job in await without_expired(self._store, row, jobs)]
+        return [await self._plugins.opened(job, MOST_BYTES) for job in await without_expired(self._store, [row], jobs)]
 
     async def size(self) -> int:
         """Count the jobs that are ready to be claimed."""

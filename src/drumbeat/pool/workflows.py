@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from drumbeat.core.job import Job, JobId, JobStatus
 from drumbeat.pool.payload import MOST_BYTES
 from drumbeat.pool.plugins import PoolPlugins
+from drumbeat.pool.result_ttl import without_expired_results
 from drumbeat.store.interface import Store
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class PoolWorkflows:
         return await self._opened(await self._store.jobs.children((await self._stored_job(job_id)).job_id, limit))
 
     async def _opened(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        return [await self._plugins.opened(job, MOST_BYTES) for job in jobs]
+        """Return jobs as readers see them: with their payloads and results, without results that have expired."""
+        readable = await without_expired_results(self._store, jobs)
+        return [await self._plugins.opened(job, MOST_BYTES) for job in readable]
 
     async def _stored_job(self, job_id: str) -> Job:
         """Return a job of this pool. Raises NotFound."""

@@ -61,7 +61,7 @@ class StoreQueue:
 
     def __init__(self, connection: "Connection") -> None:
         self.connection = connection
-        self.loop = LoopThread()
+        self.loop = connection.loop = LoopThread()
         self._pools: dict[str, Pool] = {}
         self._recorded: set[tuple[str, str]] = set()  #: pools and types of jobs whose handler is recorded in the pool
 

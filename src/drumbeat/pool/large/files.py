@@ -1,15 +1,18 @@
 """Stores large values as files in a folder, which all processes that use the pool must share."""
 
 import asyncio
+import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 
 from drumbeat.core.errors import LargeLost, LargeUnavailable
 from drumbeat.pool.large.place import StoredValue, check_key
 
 _SUFFIX = ".json"
+_BATCH = 100  #: values that are listed in one call of a thread
 
 
 class FilePlace:
@@ -63,21 +66,34 @@ class FilePlace:
             raise LargeUnavailable(f"cannot read a large value from {self.name}: {exc.strerror or exc}") from exc
 
     async def list(self, prefix: str, after: str) -> AsyncIterator[StoredValue]:
-        found = await asyncio.to_thread(lambda: sorted(self._found(prefix, after), key=lambda value: value.key))
-        for value in found:
-            yield value
+        found = self._found(prefix, after)
+        while batch := await asyncio.to_thread(lambda: list(itertools.islice(found, _BATCH))):
+            for value in batch:
+                yield value
 
-    def _found(self, prefix: str, after: str) -> Iterator[StoredValue]:
-        for folder, _, names in os.walk(self._root / prefix):
-            for name in names:
-                path = Path(folder) / name
-                key = path.relative_to(self._root).as_posix()
-                if name.endswith(_SUFFIX) and key > after:
-                    try:
-                        modified = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-                    except FileNotFoundError:
-                        continue
-                    yield StoredValue(key=key, modified=modified)
+    def _found(self, folder: str, after: str) -> Iterator[StoredValue]:
+        """Yield the values in a folder, whose name ends in ``/``, sorted by key. Folders before ``after`` are not opened."""
+        for key, entry in self._entries(folder):
+            if key.endswith("/"):
+                if key > after or after.startswith(key):
+                    yield from self._found(key, after)
+            elif key > after and key.endswith(_SUFFIX):
+                try:
+                    modified = datetime.fromtimestamp(entry.stat().st_mtime, UTC)
+                except FileNotFoundError:
+                    continue
+                yield StoredValue(key=key, modified=modified)
+
+    def _entries(self, folder: str) -> Sequence[tuple[str, os.DirEntry[str]]]:
+        """Return what a folder contains, by key, in the order of keys: that of a folder ends in ``/``."""
+        try:
+            with os.scandir(self._root / folder) as entries:
+                named = [(f"{folder}{each.name}{'/' * each.is_dir(follow_symlinks=False)}", each) for each in entries]
+        except FileNotFoundError:
+            return ()
+        except OSError as exc:
+            raise LargeUnavailable(f"cannot list the large values in {self.name}: {exc.strerror or exc}") from exc
+        return sorted(named, key=itemgetter(0))
 
     async def delete(self, key: str) -> None:
         await asyncio.to_thread(self._delete, check_key(key))

@@ -6,20 +6,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from drumbeat.core.errors import LargeUnavailable, NotFound
-from drumbeat.core.job import Job
+from drumbeat.core.job import UNFINISHED, Job
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.pool.envelope import open_envelope
 from drumbeat.pool.large.place import ValueKey, parse_key, pool_prefix
 from drumbeat.pool.large.values import LargeValues
 from drumbeat.pool.result_ttl import is_expired
+from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
 ORPHAN_AGE = timedelta(days=1)  #: a value must be this old to be deleted, because its job may be pushed only later
 EVERY = timedelta(hours=1)  #: pause between two automatic sweeps
 WITHIN = timedelta(seconds=1)  #: longest duration of an automatic sweep; a later one continues
+MIN_AGE = timedelta(minutes=10)  #: the least age for a sweep by hand that deletes: the time between a write and its push
 LEASE = "large/sweep"
 PLACE_IN_SWEEP = "large/sweep"  #: name of the note with the last key that was checked
+_MOST_CHILDREN = 1000  #: children of a job that are read, to see whether one of them still needs its result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,8 @@ async def sweep(
 ) -> SweepResult:
     """Delete values that no job needs and that are older than ``older_than``. With ``dry_run``, only count them.
 
-    With ``within``, stop after this time, and begin where the last such sweep stopped. Raises LargeUnavailable, StoreError.
+    With ``within``, check values for this time, beginning where the last such sweep stopped.
+    Raises LargeUnavailable, StoreError.
     """
     note = None if within is None else await values.store.notes.find(PLACE_IN_SWEEP)
     found = await _sweep(values, older_than, "" if note is None else str(note.value.get("last", "")), within, dry_run=dry_run)
@@ -48,10 +52,12 @@ async def sweep(
 async def _sweep(
     values: LargeValues, older_than: timedelta, after: str, within: timedelta | None, *, dry_run: bool
 ) -> SweepResult:
-    now, began, done = values.clock.now(), values.clock.elapsed(), SweepResult()
+    began: timedelta | None = None
+    now, done = values.clock.now(), SweepResult()
     stored = await values.store.now()
     pools = {row.pool_id: row for row in await values.store.pools.list()}
     async for value in values.place.list(f"{await values.store_id()}/", after):
+        began = values.clock.elapsed() if began is None else began  # listing may take long, and each sweep must get further
         key = parse_key(value.key)
         if key is not None and now - value.modified >= older_than:
             unneeded = not await _is_needed(values, key, pools, stored)
@@ -70,9 +76,15 @@ async def _is_needed(values: LargeValues, key: ValueKey, pools: Mapping[PoolId, 
     except NotFound:
         return False
     pool = pools.get(job.pool_id)
-    if key.is_result and pool is not None and is_expired(pool, job, now):
+    if key.is_result and pool is not None and is_expired(pool, job, now) and not await _is_awaited(values.store, job):
         return False
     return str(key) in _references(job)
+
+
+async def _is_awaited(store: Store, job: Job) -> bool:
+    """Whether an unfinished job may still read the result of this one. If there are too many children to read, it may."""
+    children = await store.jobs.children(job.job_id, _MOST_CHILDREN) if job.has_children else ()
+    return len(children) == _MOST_CHILDREN or any(child.status in UNFINISHED for child in children)
 
 
 def _references(job: Job) -> set[str]:

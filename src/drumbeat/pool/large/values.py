@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
@@ -19,10 +19,13 @@ from drumbeat.pool.large.place import LargePlace, ValueKey
 from drumbeat.store.interface import Store
 
 T = TypeVar("T")
+OnLoop = Callable[[Coroutine[Any, Any, str]], Awaitable[str]]
 
 MOST_LARGE = 256 * 1024 * 1024  #: the most bytes of JSON of one large payload or result
-NOTE = "large"  #: name of the note with the id of the store, with which the keys of its values begin
+NOTE = "large"  #: name of the note with the id of the store, with which the keys of its values begin, and of the id's lease
+_ID_LEASE = timedelta(days=1)  #: far longer than it takes to write that note
 _PAUSES = tuple(timedelta(milliseconds=100 * 4**n) for n in range(3))  #: pauses between tries, if the place does not answer
+_IN_THREAD_ABOVE = 1024 * 1024  #: bytes whose checksum takes about a millisecond
 _AT_ONCE = 8  #: the most values that one push writes at the same time
 
 
@@ -34,6 +37,7 @@ class LargeValues:
     store: Store
     clock: Clock
     max_inline: int
+    on_loop: OnLoop | None = None  #: runs calls of the store on its event loop, if pushes are also awaited on others
 
     async def store_jobs(
         self, pool_id: PoolId, jobs: Sequence[NewJob], headers: Sequence[Mapping[str, str]] | None = None
@@ -78,7 +82,7 @@ class LargeValues:
         if reference is None:
             return envelope.value
         data = await self._retried(lambda: self.place.read(reference.key, reference.size))
-        if len(data) != reference.size or hashlib.sha256(data).hexdigest() != reference.sha256:
+        if len(data) != reference.size or await _checksum(data) != reference.sha256:
             raise LargeLost(
                 f"expected {reference.size} bytes with the checksum {reference.sha256[:12]}… under {reference.key} in "
                 f"{self.place.name}, got other content: the file was changed; restore it, then requeue the job"
@@ -95,7 +99,7 @@ class LargeValues:
     async def _write(self, pool_id: PoolId, job_id: JobId, name: str, data: bytes) -> LargeReference:
         key = str(ValueKey(store_id=await self.store_id(), pool_id=pool_id, job_id=job_id, name=name))
         await self._retried(lambda: self.place.write(key, data))
-        return LargeReference(key=key, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+        return LargeReference(key=key, size=len(data), sha256=await _checksum(data))
 
     async def _retried(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         for pause in _PAUSES:
@@ -108,15 +112,33 @@ class LargeValues:
     async def store_id(self) -> str:
         """Return the id of the store. Two stores can share a place, because each deletes only values under its own id."""
         if "id" not in self._identity:
-            note = await self.store.notes.find(NOTE)
-            if note is None:
-                note = await self.store.notes.put(NOTE, {"id": uuid4().hex})
-            self._identity["id"] = str(note.value["id"])
+            found = self._find_store_id()
+            self._identity["id"] = await (found if self.on_loop is None else self.on_loop(found))
         return self._identity["id"]
+
+    async def _find_store_id(self) -> str:
+        """Read the id of the store, or make it. Processes that do this at the same time get the same id: they all write
+        the owner of a lease, which only one of them acquires."""
+        note = await self.store.notes.find(NOTE)
+        if note is None:
+            proposed = uuid4().hex
+            lease = await self.store.leases.acquire(NOTE, proposed, _ID_LEASE) or await self.store.leases.find(NOTE)
+            note = await self.store.notes.put(NOTE, {"id": proposed if lease is None else lease.owner})
+        return str(note.value["id"])
 
     @cached_property
     def _identity(self) -> dict[str, str]:
         return {}
+
+
+async def _checksum(data: bytes) -> str:
+    """Return the SHA-256 of a value. That of a long one is computed in a thread, while the event loop goes on.
+
+    JSON is written and read without a thread: Python's encoder and decoder let no other thread run meanwhile.
+    """
+    if len(data) <= _IN_THREAD_ABOVE:
+        return hashlib.sha256(data).hexdigest()
+    return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
 
 
 async def fetch_value(large: LargeValues | None, envelope: Envelope) -> Any:
