@@ -186,7 +186,9 @@ class _Inline:
         try:
             result = handler.invoke(context)
             return await result if handler.is_async else result
-        except (SystemExit, KeyboardInterrupt, JobSuspended) as exc:
+        except Exception:
+            raise
+        except (SystemExit, KeyboardInterrupt, JobSuspended, BaseExceptionGroup) as exc:
             raise RuntimeError(f"the handler raised {type(exc).__name__}: {exc}") from exc
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from drumbeat.pool.worker.handlers import Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.pool.worker.outputs import filled_in, has_outputs
-from drumbeat.pool.worker.steps import AttemptSteps, StepStore
+from drumbeat.pool.worker.steps import AttemptSteps, StepStore, error_beside_suspension
 from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
@@ -123,11 +123,15 @@ class AttemptRunner:
             held.context.exception = TimeoutError(error)
             return self._failed(job, HandlerFailure(error=error), AttemptOutcome.TIMED_OUT)
         except Exception as exc:
-            if (suspended := _suspended(held)) is not None:
+            if (suspended := _suspended(held)) is None:
+                raised: BaseException = exc
+            elif (beside := error_beside_suspension(exc)) is None:
                 return suspended
-            log.info("the handler of job %s raised:", job.job_id, exc_info=exc)
-            held.context.exception = exc
-            return self._failed(job, failure(exc))
+            else:
+                raised = beside
+            log.info("the handler of job %s raised:", job.job_id, exc_info=raised)
+            held.context.exception = raised
+            return self._failed(job, failure(raised))
         return _suspended(held) or JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
 
     async def _open(self, held: InFlightJob, before: "Callable[[], Awaitable[None]] | None") -> None:
@@ -204,7 +208,7 @@ async def _unless_stopped(held: InFlightJob, hooks: Coroutine[Any, Any, None]) -
 
 
 def _suspended(held: InFlightJob) -> JobOutcome | None:
-    """Return the outcome of an attempt that sleeps or waits for an event, however its handler has ended then."""
+    """Return the outcome of an attempt that sleeps or waits for an event; None: it does neither."""
     steps = held.context.steps
     return None if steps is None or steps.suspension is None else steps.suspension.outcome(held.job)
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, first_error
 from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome
 from drumbeat.core.job_step import JobStep, NewStep, StepKind
 from drumbeat.core.plain import short_repr, time_span
@@ -40,6 +40,21 @@ class StepFailed(Exception):
         super().__init__(f"step {name!r} failed: {error}")
         self.name = name
         self.error = error  #: the type and message of the error, such as ``ValueError: no such card``
+
+
+def error_beside_suspension(error: BaseException) -> BaseException | None:
+    """Return the error that ended the handler of a suspended attempt, such as StepFailed of a step that ran beside a sleep.
+    None: the handler was ended by JobSuspended, or by an error that followed from it."""
+    found, seen = first_error(error), set[int]()
+    each: BaseException | None = found
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        if isinstance(each, BaseExceptionGroup) and not isinstance(each, Exception):  # what the executor has wrapped
+            each = found = first_error(each)
+        if isinstance(each, JobSuspended):
+            return None
+        each = each.__cause__ or each.__context__
+    return found
 
 
 class StepStore(Protocol):

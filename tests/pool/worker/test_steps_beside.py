@@ -1,0 +1,105 @@
+"""Durable steps that run beside a sleep, a wait, a transaction or an outage of the store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import drumbeat.testing
+from drumbeat import JobFailure, sleep, step, wait_for
+from drumbeat.core.job import AttemptOutcome, JobStatus
+from drumbeat.testing import TestPool
+from pool.working import Shop
+
+DONE, FAILED, SUSPENDED = AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.SUSPENDED
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[TestPool]:
+    async with drumbeat.testing.pool() as made:
+        yield made
+
+
+@pytest.fixture
+async def shop() -> Shop:
+    return await Shop().opened()
+
+
+async def gathered(*work: Any) -> None:
+    await asyncio.gather(*work)
+
+
+async def grouped(*work: Any) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in work:
+            group.create_task(each)
+
+
+@pytest.mark.parametrize("together", [gathered, grouped])
+@pytest.mark.parametrize("fatal", [False, True])
+async def test_a_step_that_fails_beside_a_wait_fails_the_attempt(pool: TestPool, together: Any, fatal: bool) -> None:
+    calls: list[str] = []
+
+    async def charge() -> None:
+        calls.append("charge")
+        for _ in range(50):  # until the other task waits for the event
+            await asyncio.sleep(0)
+        raise JobFailure("no such card", fatal=fatal)
+
+    async def order() -> None:
+        await together(step(charge), wait_for("approval", timeout=3 * DAY))
+
+    job_id = await pool.push(None, max_attempts=2)
+    ran = await pool.run_until_empty(order)
+
+    assert [(each.outcome, each.error) for each in ran] == [(FAILED, "no such card")] * (1 if fatal else 2)
+    assert ((await pool.job(job_id)).status, len(calls)) == (JobStatus.POISONED, len(ran))
+
+
+async def test_a_step_with_a_bad_result_beside_a_sleep_fails_the_attempt(pool: TestPool) -> None:
+    async def odd() -> object:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return object()
+
+    async def order() -> None:
+        await asyncio.gather(step(odd), sleep(DAY))
+
+    await pool.push(None)
+    [ran] = await pool.run_until_empty(order)
+
+    assert ran.outcome is FAILED
+    assert "to be JSON" in (ran.error or "")
+
+
+@pytest.mark.parametrize("together", [gathered, grouped])
+async def test_an_error_that_follows_from_the_suspension_does_not_fail_the_attempt(pool: TestPool, together: Any) -> None:
+    async def nap() -> None:
+        try:
+            await sleep(DAY)
+        except BaseException as exc:
+            raise ValueError("cannot clean up") from exc
+
+    async def order() -> str:
+        await together(nap())
+        return "slept"
+
+    await pool.push(None, max_attempts=1)
+    ran = await pool.run_until_empty(order)
+
+    assert [(each.outcome, each.result) for each in ran] == [(SUSPENDED, None), (DONE, "slept")]
+
+
+async def test_sleeps_in_a_task_group_suspend_the_job(pool: TestPool) -> None:
+    async def order() -> str:
+        await grouped(sleep(DAY), sleep(2 * DAY))
+        return "slept"
+
+    await pool.push(None, max_attempts=1)
+    ran = await pool.run_until_empty(order)
+
+    assert ran[-1].result == "slept"
+    assert {each.outcome for each in ran[:-1]} == {SUSPENDED}
