@@ -10,7 +10,8 @@ import pytest
 
 from drumbeat import testing
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import AttemptOutcome, JobStatus
+from drumbeat.core.job import AttemptOutcome, JobId, JobStatus, NewJob
+from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.envelope import MARK
 from drumbeat.pool.middleware import HOOKS, AttemptCall, Middleware, MiddlewareChain, PushCall, load_middleware
@@ -190,6 +191,55 @@ async def test_an_error_of_one_hook_does_not_keep_the_next_from_being_called() -
         await pool.push(1)
 
     assert seen == ["before_push", "after_push"]
+
+
+async def test_a_hook_that_raises_a_cancellation_of_its_own_loses_no_job(caplog: pytest.LogCaptureFixture) -> None:
+    class Cancelling(Middleware):
+        def before_push(self, push: PushCall) -> None:
+            raise asyncio.CancelledError
+
+        async def before_attempt(self, attempt: AttemptCall) -> None:
+            raise asyncio.CancelledError
+
+        async def after_attempt(self, attempt: AttemptCall) -> None:
+            exporter = asyncio.get_running_loop().create_future()
+            exporter.cancel()
+            await exporter
+
+    seen: list[str] = []
+    async with testing.pool(middleware=[Recorder("", seen), Cancelling()]) as pool:
+        job_id = await pool.push(1, max_attempts=1)
+        (ran,) = await pool.run_until_empty(lambda payload: payload)
+
+        assert (ran.outcome, await pool.result(job_id)) == (AttemptOutcome.DONE, 1)
+    assert seen[-1] == "after_attempt done"
+    assert caplog.text.count("failed: CancelledError()") == 3
+
+
+async def test_a_task_that_is_cancelled_while_a_hook_runs_ends() -> None:
+    begun, seen = asyncio.Event(), list[str]()
+
+    class Slow:
+        async def before_push(self, push: PushCall) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    async with testing.pool(middleware=[Slow(), Recorder("", seen)]) as pool, asyncio.TaskGroup() as group:
+        task = group.create_task(pool.push(1))
+        await begun.wait()
+        task.cancel()
+
+    assert (task.cancelled(), seen) == (True, [])
+
+
+def test_a_plain_hook_that_raises_a_cancellation_does_not_stop_a_blocking_push() -> None:
+    class Cancelling:
+        def before_push(self, push: PushCall) -> None:
+            raise asyncio.CancelledError
+
+    ids = MiddlewareChain([Cancelling()]).around_blocking_push(PoolId("p"), [NewJob(payload=1)], lambda jobs: [JobId("j1")])
+
+    assert ids == ["j1"]
 
 
 async def test_a_hook_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
