@@ -191,6 +191,9 @@ class _Inline:
         except (SystemExit, KeyboardInterrupt, JobSuspended, BaseExceptionGroup) as exc:
             raise RuntimeError(f"the handler raised {type(exc).__name__}: {exc}") from exc
 
+    async def run_in_thread(self, function: Callable[[], Any]) -> Any:
+        return await asyncio.to_thread(function)
+
     async def close(self) -> None:
         await asyncio.sleep(0)
 

@@ -1,6 +1,7 @@
 """Durable steps that run beside a sleep, a wait, a transaction or an outage of the store."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 import drumbeat.testing
 from drumbeat import JobFailure, sleep, step, wait_for
 from drumbeat.core.job import AttemptOutcome, JobStatus
+from drumbeat.pool.worker.log_context import CURRENT_JOB
+from drumbeat.pool.worker.options import ExecutorKind, Mode
 from drumbeat.testing import TestPool
 from pool.working import Shop
 
@@ -103,3 +106,41 @@ async def test_sleeps_in_a_task_group_suspend_the_job(pool: TestPool) -> None:
 
     assert ran[-1].result == "slept"
     assert {each.outcome for each in ran[:-1]} == {SUSPENDED}
+
+
+@pytest.mark.parametrize("executor", [ExecutorKind.ASYNC, ExecutorKind.THREADS])
+async def test_a_plain_step_runs_in_a_thread_of_the_worker_and_sees_its_job(shop: Shop, executor: ExecutorKind) -> None:
+    def look() -> list[Any]:
+        thread, context = threading.current_thread(), CURRENT_JOB.get()
+        return [thread.name.startswith("handler-"), thread.daemon, context is not None and context.job_id]
+
+    async def order() -> list[Any]:
+        return await step(look)
+
+    job_id = await shop.desk.push(None)
+    await shop.work(shop.workload(order, mode=Mode.DRAIN, executor=executor))
+
+    assert (await shop.job(job_id)).result == [True, True, job_id]
+
+
+async def test_a_plain_step_that_does_not_stop_takes_up_a_slot(shop: Shop) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def block() -> None:
+        begun.set()
+        may_end.wait()
+
+    async def order() -> None:
+        await step(block)
+
+    job_id = await shop.desk.push(None, timeout=5, max_attempts=1)
+    workload = shop.workload(order, concurrency=2)
+    try:
+        async with shop.working(workload):
+            await asyncio.to_thread(begun.wait)
+            await shop.passes(6)
+
+            assert (await shop.status(job_id), workload.figures.active) == (JobStatus.POISONED, 1)
+            may_end.set()
+    finally:
+        may_end.set()

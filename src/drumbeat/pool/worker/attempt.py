@@ -168,7 +168,8 @@ class AttemptRunner:
         held.context.most_bytes = self.plugins.most_bytes
         if self.steps is not None:
             recorded = await self.steps.read(held.job.job_id) if held.job.has_steps else ()
-            held.context.steps = AttemptSteps(held.job, recorded, self.steps, partial(self._store_time, held))
+            now, threads = partial(self._store_time, held), self.executor.run_in_thread
+            held.context.steps = AttemptSteps(held.job, recorded, self.steps, now, threads)
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))

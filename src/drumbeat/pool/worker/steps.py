@@ -6,7 +6,7 @@ import inspect
 import math
 import typing
 from collections.abc import Callable, Coroutine, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,6 +20,7 @@ from drumbeat.pool.payload import as_json
 from drumbeat.pool.typed_values import converter
 
 T = TypeVar("T")
+RunInThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 
 A_MOMENT = timedelta(seconds=1)  #: a sleep of at most this long keeps its worker; the job is not suspended
 _IN_STEP: ContextVar[str | None] = ContextVar("drumbeat_step", default=None)  #: the name of the step that runs
@@ -101,13 +102,22 @@ class Suspension:
 class AttemptSteps:
     """The steps of one attempt. A step is found by its position: the n-th step of a job must always be the same one."""
 
-    def __init__(self, job: Job, recorded: Sequence[JobStep], store: StepStore, now: Callable[[], datetime]) -> None:
-        """``recorded``: what earlier attempts have recorded, and the events; ``now`` returns the time by the store's clock.
-        Created on the worker's event loop, to which ``store`` belongs."""
+    def __init__(
+        self,
+        job: Job,
+        recorded: Sequence[JobStep],
+        store: StepStore,
+        now: Callable[[], datetime],
+        run_in_thread: RunInThread,
+    ) -> None:
+        """``recorded``: what earlier attempts have recorded, and the events; ``now`` returns the time by the store's clock;
+        ``run_in_thread`` runs the plain functions of an async handler. Created on the worker's event loop, to which ``store``
+        and ``run_in_thread`` belong."""
         self.suspension: Suspension | None = None  #: the attempt must end: the job sleeps or waits for an event
         self._job = job
         self._store = store
         self._now = now
+        self._run_in_thread = run_in_thread
         self._loop = asyncio.get_running_loop()
         self._recorded = {step.position: step for step in recorded if step.position > 0}
         self._events = {step.name: step for step in recorded if step.kind is StepKind.SENT}
@@ -143,12 +153,24 @@ class AttemptSteps:
     ) -> Any:
         started = self._now()
         try:
-            value = await _call(name, function, args, kwargs)
+            value = await self._call(name, function, args, kwargs)
         except Exception as exc:
             self._note_failure(position, name, started, exc)
         result = as_json(value, f"the result of step {name!r}")
         await self._write(_ended_step(position, name, started, self._now(), result=result))
         return value
+
+    async def _call(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a step's function: a plain one in a thread, or directly if the handler has its own thread."""
+        outer = _IN_STEP.set(name)
+        try:
+            if is_async(function) or not _has_loop():
+                value = function(*args, **kwargs)
+            else:
+                value = await self._on_loop(self._run_in_thread(partial(copy_context().run, function, *args, **kwargs)))
+            return await value if inspect.isawaitable(value) else value
+        finally:
+            _IN_STEP.reset(outer)
 
     async def sleep(self, duration: timedelta | float) -> None:
         """Sleep until a moment that is recorded. A long sleep ends the attempt: the job is claimed again at that moment."""
@@ -269,19 +291,6 @@ def _checked_length(what: str, value: Any) -> timedelta:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
         raise InvalidInput(f"expected {what} to be a timedelta or seconds, got {short_repr(value)}")
     return timedelta(seconds=max(min(seconds, LONGEST_WAIT.total_seconds()), 0))
-
-
-async def _call(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a step's function: a plain one in a thread, or directly if the handler has its own thread."""
-    outer = _IN_STEP.set(name)
-    try:
-        if is_async(function) or not _has_loop():
-            value = function(*args, **kwargs)
-        else:
-            value = await asyncio.to_thread(function, *args, **kwargs)
-        return await value if inspect.isawaitable(value) else value
-    finally:
-        _IN_STEP.reset(outer)
 
 
 def _current_task() -> object:
