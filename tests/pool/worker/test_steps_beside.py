@@ -14,7 +14,7 @@ from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.pool.worker.options import ExecutorKind, Mode
 from drumbeat.testing import TestPool
-from pool.working import Shop
+from pool.working import Shop, settle
 
 DONE, FAILED, SUSPENDED = AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.SUSPENDED
 DAY = timedelta(days=1)
@@ -144,3 +144,47 @@ async def test_a_plain_step_that_does_not_stop_takes_up_a_slot(shop: Shop) -> No
             may_end.set()
     finally:
         may_end.set()
+
+
+async def test_a_step_that_ends_in_a_long_outage_of_the_store_is_recorded_after_it(shop: Shop) -> None:
+    gate, calls = asyncio.Event(), list[str]()
+
+    async def charge() -> str:
+        calls.append("charge")
+        await gate.wait()
+        return "charged"
+
+    async def order() -> str:
+        return await step(charge)
+
+    job_id = await shop.desk.push(None, max_attempts=1)
+    workload = shop.workload(order, lease=timedelta(seconds=30))
+    async with shop.working(workload):
+        with shop.store.unavailable():
+            gate.set()
+            await shop.passes(40)
+        await shop.passes(6)
+
+        job = await shop.job(job_id)
+        assert (job.status, job.result, job.attempts, calls) == (JobStatus.DONE, "charged", 1, ["charge"])
+
+
+async def test_a_step_of_a_lost_job_does_not_wait_for_the_end_of_an_outage(shop: Shop) -> None:
+    gate = asyncio.Event()
+
+    async def order() -> None:
+        await step(gate.wait)
+
+    job_id = await shop.desk.push(None)
+    workload = shop.workload(order)
+    async with shop.working(workload):
+        token = (await shop.job(job_id)).token
+        with shop.store.unavailable():
+            gate.set()
+            await settle()
+            workload.in_flight.forget(token)
+            await settle()
+            held_up = workload.in_flight.running
+            await shop.passes(6)
+
+            assert (held_up, workload.in_flight.running) == (1, 0)

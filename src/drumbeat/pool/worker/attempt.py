@@ -169,7 +169,7 @@ class AttemptRunner:
         if self.steps is not None:
             recorded = await self.steps.read(held.job.job_id) if held.job.has_steps else ()
             now, threads = partial(self._store_time, held), self.executor.run_in_thread
-            held.context.steps = AttemptSteps(held.job, recorded, self.steps, now, threads)
+            held.context.steps = AttemptSteps(held.job, recorded, self.steps, now, threads, lambda: held.context.is_locked)
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))

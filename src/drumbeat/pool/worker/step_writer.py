@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import StoreUnavailable
+from drumbeat.core.errors import StoreLocked, StoreUnavailable
 from drumbeat.core.job import JobId, Token
 from drumbeat.core.job_step import JobStep, NewStep
 from drumbeat.pool.own_transaction import stale_write
@@ -24,11 +24,19 @@ Waiting = tuple[NewStep, "asyncio.Future[None] | None"]
 class StepWriter:
     """Writes steps in batches, in the order in which they finished. Belongs to the worker's event loop."""
 
-    def __init__(self, claims: Claims, clock: Clock, forget: Callable[[Token], bool]) -> None:
-        """``forget`` is called with the token of a job that was taken from this worker, and stops its handler."""
+    def __init__(
+        self,
+        claims: Claims,
+        clock: Clock,
+        forget: Callable[[Token], bool],
+        lease_left: Callable[[Token], timedelta | None],
+    ) -> None:
+        """``forget`` is called with the token of a job that was taken from this worker, and stops its handler; ``lease_left``
+        returns for how long the lease of a job holds for sure, None if the worker does not hold the job any more."""
         self._claims = claims
         self._clock = clock
         self._forget = forget
+        self._lease_left = lease_left
         self._waiting: list[Waiting] = []
         self._wake = asyncio.Event()
         self._is_closed = False
@@ -86,19 +94,39 @@ class StepWriter:
 
     async def _write(self, batch: Sequence[Waiting]) -> None:
         pause = _PAUSES[0]
-        while True:
+        while batch:
             try:
                 stale = await self._claims.record_steps([new for new, _ in batch])
             except StoreUnavailable as exc:
                 log.warning("failed to record %d steps: %s; retrying", len(batch), exc)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, _PAUSES[1])
+                batch = [each for each in batch if not self._gives_up(each, exc)]
             except Exception as exc:
                 await self._write_one_by_one(batch, exc)
                 return
             else:
                 self._settle(batch, set(stale))
                 return
+
+    def _gives_up(self, waiting: Waiting, exc: StoreUnavailable) -> bool:
+        """Whether to stop trying to record a step: if its job is gone, or if the store has been locked until the lease ran out.
+        That lock may be a transaction of the step's own handler, which waits for the step; the step raises an error then."""
+        new = waiting[0]
+        left = self._lease_left(new.token)
+        if left is None:
+            _answer(waiting, stale_write(new.token))
+            return True
+        if left > timedelta() or not isinstance(exc, StoreLocked):
+            return False
+        _answer(
+            waiting,
+            StoreLocked(
+                f"step {new.step.name!r} of job {new.token.job_id} was not recorded before its lease ran out: {exc}; "
+                "a handler must end a transaction of its own on the store's database before it runs a step"
+            ),
+        )
+        return True
 
     async def _write_one_by_one(self, batch: Sequence[Waiting], exc: Exception) -> None:
         """Write steps one by one after the store has refused them together; a step that it refuses fails its attempt."""

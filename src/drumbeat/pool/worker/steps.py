@@ -109,15 +109,17 @@ class AttemptSteps:
         store: StepStore,
         now: Callable[[], datetime],
         run_in_thread: RunInThread,
+        is_locked: Callable[[], bool] = lambda: False,
     ) -> None:
         """``recorded``: what earlier attempts have recorded, and the events; ``now`` returns the time by the store's clock;
-        ``run_in_thread`` runs the plain functions of an async handler. Created on the worker's event loop, to which ``store``
-        and ``run_in_thread`` belong."""
+        ``run_in_thread`` runs the plain functions of an async handler; ``is_locked`` returns whether the handler has locked the
+        job by ``complete_on``. Created on the worker's event loop, to which ``store`` and ``run_in_thread`` belong."""
         self.suspension: Suspension | None = None  #: the attempt must end: the job sleeps or waits for an event
         self._job = job
         self._store = store
         self._now = now
         self._run_in_thread = run_in_thread
+        self._is_locked = is_locked
         self._loop = asyncio.get_running_loop()
         self._recorded = {step.position: step for step in recorded if step.position > 0}
         self._events = {step.name: step for step in recorded if step.kind is StepKind.SENT}
@@ -232,6 +234,7 @@ class AttemptSteps:
             raise InvalidInput(
                 f"expected steps after each other, got {kind} {name!r} inside of step {outer!r}; call it in the handler"
             )
+        self._check_unlocked(kind, name)
         for failed in self._failed.values():
             self._store.write_later(NewStep(token=self._job.token, step=failed))
         self._failed.clear()
@@ -258,7 +261,16 @@ class AttemptSteps:
             await self._until_idle[-1].wait()
         raise JobSuspended
 
+    def _check_unlocked(self, kind: StepKind, name: str) -> None:
+        """Raise InvalidInput after ``complete_on``: recording a step would wait for the transaction, and that for the step."""
+        if self._is_locked():
+            raise InvalidInput(
+                f"expected all steps before complete_on, got {kind} {name!r} after it: until the handler's transaction ends, "
+                "no step of the job can be recorded; run every step first, then begin the transaction that completes the job"
+            )
+
     async def _write(self, step: JobStep) -> None:
+        self._check_unlocked(step.kind, step.name)
         await self._on_loop(self._store.write(NewStep(token=self._job.token, step=step)))
 
     async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:

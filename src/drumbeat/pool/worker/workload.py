@@ -59,7 +59,7 @@ class JobWorkload:
         self._attempts: AttemptRunner | None = None
         self.in_flight = InFlight(plan, clock, claims.lease, claims.store_url)
         self._writer = ResultWriter(claims)
-        self._steps = StepWriter(claims, clock, self.in_flight.forget)
+        self._steps = StepWriter(claims, clock, self.in_flight.forget, self.in_flight.lease_left)
         self._keeper = LeaseKeeper(self.in_flight, claims, clock, self._changed)
         self._confirm = partial(confirm_outcome, claims, clock)
         self._wake = asyncio.Event()  #: wakes the task that writes outcomes and claims jobs
