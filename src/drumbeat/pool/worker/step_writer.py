@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import StoreLocked, StoreUnavailable
@@ -11,12 +12,12 @@ from drumbeat.core.job import JobId, Token
 from drumbeat.core.job_step import JobStep, NewStep
 from drumbeat.pool.own_transaction import stale_write
 from drumbeat.pool.worker.claims import Claims
+from drumbeat.pool.worker.store_retry import PAUSES, until_answered
 from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 500  #: the most steps that are written in one transaction
-_PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: first and longest pause before a store error is retried
 
 Waiting = tuple[NewStep, "asyncio.Future[None] | None"]
 
@@ -43,14 +44,7 @@ class StepWriter:
 
     async def read(self, job_id: JobId) -> Sequence[JobStep]:
         """Read what is recorded of a job. Waits until the store answers."""
-        pause = _PAUSES[0]
-        while True:
-            try:
-                return await self._claims.steps.list(job_id)
-            except StoreUnavailable as exc:
-                log.warning("failed to read the steps of job %s: %s; retrying", job_id, exc)
-            await self._clock.sleep(pause)
-            pause = min(pause * 2, _PAUSES[1])
+        return await until_answered(self._clock, partial(self._claims.steps.list, job_id), f"the steps of job {job_id}")
 
     async def write(self, new: NewStep) -> None:
         """Record a step. If the caller is cancelled, the step is still recorded before this raises CancelledError, so that a
@@ -93,14 +87,14 @@ class StepWriter:
                     written.cancel()
 
     async def _write(self, batch: Sequence[Waiting]) -> None:
-        pause = _PAUSES[0]
+        pause = PAUSES[0]
         while batch:
             try:
                 stale = await self._claims.record_steps([new for new, _ in batch])
             except StoreUnavailable as exc:
                 log.warning("failed to record %d steps: %s; retrying", len(batch), exc)
                 await self._clock.sleep(pause)
-                pause = min(pause * 2, _PAUSES[1])
+                pause = min(pause * 2, PAUSES[1])
                 batch = [each for each in batch if not self._gives_up(each, exc)]
             except Exception as exc:
                 await self._write_one_by_one(batch, exc)
