@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import drumbeat.testing
-from drumbeat import JobFailure, sleep, step, wait_for
+from drumbeat import JobContext, JobFailure, sleep, step, wait_for
 from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.pool.worker.options import ExecutorKind, Mode
@@ -106,6 +106,25 @@ async def test_sleeps_in_a_task_group_suspend_the_job(pool: TestPool) -> None:
 
     assert ran[-1].result == "slept"
     assert {each.outcome for each in ran[:-1]} == {SUSPENDED}
+
+
+@pytest.mark.parametrize("slept", ["sleep", "wait_for"])
+async def test_a_long_step_beside_a_sleep_or_a_wait_does_not_prolong_it(pool: TestPool, slept: str) -> None:
+    async def pack(context: JobContext) -> None:
+        while context.steps is None or context.steps.suspension is None:
+            await asyncio.sleep(0)
+        await pool.clock.advance(DAY / 4)
+
+    async def order(context: JobContext) -> None:
+        beside = sleep(DAY) if slept == "sleep" else wait_for("approval", timeout=DAY)
+        await asyncio.gather(step(pack, context), beside)
+
+    await pool.push(None, max_attempts=1)
+    before = pool.clock.now()
+    ran = await pool.run_until_empty(order)
+
+    assert [each.outcome for each in ran] == [SUSPENDED, DONE if slept == "sleep" else FAILED]
+    assert pool.clock.now() == before + DAY
 
 
 @pytest.mark.parametrize("executor", [ExecutorKind.ASYNC, ExecutorKind.THREADS])

@@ -210,8 +210,7 @@ async def _unless_stopped(held: InFlightJob, hooks: Coroutine[Any, Any, None]) -
 
 def _suspended(held: InFlightJob) -> JobOutcome | None:
     """Return the outcome of an attempt that sleeps or waits for an event; None: it does neither."""
-    steps = held.context.steps
-    return None if steps is None or steps.suspension is None else steps.suspension.outcome(held.job)
+    return None if held.context.steps is None else held.context.steps.suspended_outcome()
 
 
 def _why(outcome: AttemptOutcome) -> str:

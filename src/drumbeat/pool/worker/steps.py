@@ -78,23 +78,26 @@ class StepStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:
-    """Why and for how long an attempt is suspended."""
+    """Why and until when an attempt is suspended."""
 
     why: str
-    wait: timedelta
+    until: datetime | None  #: by the store's clock; None: only an event ends it
     seen_events: int | None = None  #: how many events the attempt knew of; None: it sleeps, whatever events come
 
     def or_earlier(self, other: "Suspension") -> "Suspension":
         """Return what ends both: the earlier moment, or an event if either waits for one."""
         seen = other.seen_events if self.seen_events is None else self.seen_events
-        return Suspension(why=f"{self.why}, or {other.why}", wait=min(self.wait, other.wait), seen_events=seen)
+        until = min((each for each in (self.until, other.until) if each is not None), default=None)
+        return Suspension(why=f"{self.why}, or {other.why}", until=until, seen_events=seen)
 
-    def outcome(self, job: Job) -> JobOutcome:
+    def outcome(self, job: Job, now: datetime) -> JobOutcome:
+        """Return the outcome of an attempt that ends ``now``, by the store's clock."""
+        left = LONGEST_WAIT if self.until is None else self.until - now
         return JobOutcome(
             token=job.token,
             outcome=AttemptOutcome.SUSPENDED,
             error=self.why,
-            retry_in=min(self.wait, LONGEST_WAIT),
+            retry_in=max(min(left, LONGEST_WAIT), timedelta()),
             seen_events=self.seen_events,
         )
 
@@ -129,6 +132,10 @@ class AttemptSteps:
         self._running = 0  #: steps that run now
         self._until_idle: list[asyncio.Event] = []  #: set when no step runs any more
         self._suspended: set[object] = set()  #: the tasks of the handler that sleep or wait for an event
+
+    def suspended_outcome(self) -> JobOutcome | None:
+        """Return the outcome of an attempt that ends now because it sleeps or waits for an event; None: it does neither."""
+        return None if self.suspension is None else self.suspension.outcome(self._job, self._now())
 
     async def run(self, name: str | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function as the next step and record its result; if it is recorded already, only return the result.
@@ -185,7 +192,7 @@ class AttemptSteps:
             await self._write(step)
         left = until - self._now()
         if left > A_MOMENT:
-            await self._suspend(Suspension(why=f"sleeps until {until:%Y-%m-%d %H:%M:%S} UTC", wait=left))
+            await self._suspend(Suspension(why=f"sleeps until {until:%Y-%m-%d %H:%M:%S} UTC", until=until))
         if left > timedelta():
             await self._on_loop(self._store.sleep(left))
 
@@ -207,8 +214,7 @@ class AttemptSteps:
             return await self._finish_event(step, None, f"no event {called!r} was sent within {time_span(until - started)}")
         if known is None:
             await self._write(step)
-        left = LONGEST_WAIT if until is None else until - now
-        return await self._suspend(Suspension(why=f"waits for event {called!r}", wait=left, seen_events=len(self._events)))
+        return await self._suspend(Suspension(why=f"waits for event {called!r}", until=until, seen_events=len(self._events)))
 
     async def _finish_event(self, step: JobStep, value: Any, error: str | None) -> Any:
         if error is None and step.name in self._received:
