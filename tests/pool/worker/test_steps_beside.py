@@ -1,6 +1,7 @@
 """Durable steps that run beside a sleep, a wait, a transaction or an outage of the store."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 import drumbeat.testing
-from drumbeat import JobContext, JobFailure, sleep, step, wait_for
+from drumbeat import JobContext, JobFailure, StepFailed, sleep, step, wait_for
 from drumbeat.core.job import AttemptOutcome, JobStatus
+from drumbeat.core.job_step import NewStep
 from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.pool.worker.options import ExecutorKind, Mode
+from drumbeat.pool.worker.step_writer import StepWriter
 from drumbeat.testing import TestPool
 from pool.working import Shop, settle
 
@@ -207,3 +210,32 @@ async def test_a_step_of_a_lost_job_does_not_wait_for_the_end_of_an_outage(shop:
             await shop.passes(6)
 
             assert (held_up, workload.in_flight.running) == (1, 0)
+
+
+async def test_a_failure_that_a_plain_handler_catches_is_passed_to_the_event_loop(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    write_later = StepWriter.write_later
+
+    def seen(writer: StepWriter, new: NewStep) -> None:
+        threads.append(threading.current_thread())
+        write_later(writer, new)
+
+    def charge() -> None:
+        raise ValueError("no such card")
+
+    def order(context: JobContext) -> str:
+        with contextlib.suppress(StepFailed):
+            context.step_blocking(charge, step_name="charge")
+        return context.step_blocking(lambda: "sent", step_name="send")
+
+    monkeypatch.setattr(StepWriter, "write_later", seen)
+    job_id = await shop.desk.push(None)
+    await shop.work(shop.workload(order, mode=Mode.DRAIN))
+
+    assert ((await shop.job(job_id)).result, threads) == ("sent", [threading.current_thread()])
+    assert [(each.name, each.error) for each in await shop.desk.steps(job_id)] == [
+        ("charge", "ValueError: no such card"),
+        ("send", None),
+    ]

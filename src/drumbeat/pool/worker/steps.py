@@ -70,7 +70,7 @@ class StepStore(Protocol):
         ...
 
     def write_later(self, new: NewStep) -> None:
-        """Record a step before or together with the next step of the same job."""
+        """Record a step before or together with the next step of the same job. Called on the worker's event loop only."""
         ...
 
     async def sleep(self, duration: timedelta) -> None: ...
@@ -242,7 +242,7 @@ class AttemptSteps:
             )
         self._check_unlocked(kind, name)
         for failed in self._failed.values():
-            self._store.write_later(NewStep(token=self._job.token, step=failed))
+            self._write_later(failed)
         self._failed.clear()
         self._last += 1
         known = self._recorded.get(self._last)
@@ -278,6 +278,13 @@ class AttemptSteps:
     async def _write(self, step: JobStep) -> None:
         self._check_unlocked(step.kind, step.name)
         await self._on_loop(self._store.write(NewStep(token=self._job.token, step=step)))
+
+    def _write_later(self, step: JobStep) -> None:
+        new = NewStep(token=self._job.token, step=step)
+        if _has_loop() and asyncio.get_running_loop() is self._loop:
+            self._store.write_later(new)
+        else:  # before the next step, whose write is passed to the event loop in the same way
+            self._loop.call_soon_threadsafe(self._store.write_later, new)
 
     async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` on the worker's event loop. A thread without an event loop waits for it."""
