@@ -18,7 +18,9 @@ from drumbeat.pool.middleware import HOOKS, AttemptCall, Middleware, MiddlewareC
 from drumbeat.pool.plugins import NO_PLUGINS
 from drumbeat.pool.worker.assemble import job_workload
 from drumbeat.pool.worker.context import JobContext, JobFailure
+from drumbeat.pool.worker.handlers import describe
 from drumbeat.pool.worker.options import WorkPlan
+from pool.working import Shop, me, settle
 
 SEEN: list[str] = []  #: what the middleware in this module has seen, when loaded by name
 
@@ -325,9 +327,43 @@ async def test_a_job_poisoned_by_a_crash_is_told_by_the_worker_that_takes_it_bac
         worker = Holder(pool_id=pool.pool_id, worker_id=WorkerId("w"), instance="i")
         plugins = NO_PLUGINS.with_middleware([Alarm()])
         workload = job_workload(pool.store, await pool.get(), worker, WorkPlan(), pool.clock, handlers={}, plugins=plugins)
-        for _ in range(2):
-            await pool.clock.advance(timedelta(minutes=2))
-            await workload._claims.expire()
+        async with asyncio.TaskGroup() as group:
+            hooks = group.create_task(workload._claims.taken_back.run())
+            for _ in range(2):
+                await pool.clock.advance(timedelta(minutes=2))
+                await workload._claims.expire()
+            await workload._claims.taken_back.until_called()
+            hooks.cancel()
 
         assert (await pool.job(job_id)).status is JobStatus.POISONED
     assert told == [(job_id, {"a": "b"}, AttemptOutcome.CRASHED)]
+
+
+async def test_a_slow_hook_for_a_job_that_was_taken_back_delays_no_lease() -> None:
+    shop, begun, go = await Shop().opened(), asyncio.Event(), asyncio.Event()
+
+    class SlowAlarm:
+        async def on_poison(self, attempt: AttemptCall) -> None:
+            begun.set()
+            await go.wait()
+
+    async def work() -> str:
+        await go.wait()
+        return "done"
+
+    lost = await shop.desk.push(1, max_crashes=1)
+    await shop.desk.claim(lease=timedelta(minutes=1))
+    long = await shop.desk.push(2)
+    plugins = NO_PLUGINS.with_middleware([SlowAlarm()])
+    handlers = {"": describe(work)}
+    workload = job_workload(shop.store, shop.home, me(), WorkPlan(), shop.clock, handlers=handlers, plugins=plugins)
+    async with shop.working(workload):
+        taken: list[object] = []
+        for _ in range(2):  # the store extends an expired lease once
+            await shop.passes(600)
+            taken += await shop.store.queue.expire()
+
+        assert (begun.is_set(), taken, await shop.status(lost)) == (True, [], JobStatus.POISONED)
+        go.set()
+        await settle()
+        assert await shop.status(long) is JobStatus.DONE

@@ -19,6 +19,7 @@ from drumbeat.pool.worker.handlers import Handlers, check_importable, load_all
 from drumbeat.pool.worker.options import ExecutorKind, WorkPlan
 from drumbeat.pool.worker.steps import StepStore
 from drumbeat.pool.worker.store_retry import until_answered
+from drumbeat.pool.worker.taken_back import TakenBackJobs
 from drumbeat.pool.worker.workload import JobWorkload
 from drumbeat.store.interface import Store
 
@@ -44,7 +45,7 @@ def job_workload(
         check_importable(handlers)
     loaded = [plugins]  #: replaced when the middleware of the plan is loaded, together with the handlers
 
-    async def taken_back(jobs: Sequence[Job]) -> None:
+    async def tell_poisoned(jobs: Sequence[Job]) -> None:
         await loaded[0].tell_poisoned(jobs)
 
     claims = Claims(
@@ -60,7 +61,7 @@ def job_workload(
         store_url=store_url,
         claimable=ClaimableTypes(store.pools, store.jobs, pool.pool_id, clock),
         ahead=bool(plan.prefetch),
-        on_taken_back=taken_back,
+        taken_back=TakenBackJobs(tell_poisoned),
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )
 
