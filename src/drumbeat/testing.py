@@ -186,8 +186,13 @@ class _Inline:
         try:
             result = handler.invoke(context)
             return await result if handler.is_async else result
-        except (SystemExit, KeyboardInterrupt, JobSuspended) as exc:
+        except Exception:
+            raise
+        except (SystemExit, KeyboardInterrupt, JobSuspended, BaseExceptionGroup) as exc:
             raise RuntimeError(f"the handler raised {type(exc).__name__}: {exc}") from exc
+
+    async def run_in_thread(self, function: Callable[[], Any]) -> Any:
+        return await asyncio.to_thread(function)
 
     async def close(self) -> None:
         await asyncio.sleep(0)

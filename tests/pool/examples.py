@@ -1,6 +1,7 @@
 """Handlers that tests find by name."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -24,6 +25,10 @@ class Paper(BaseModel):
 class Author:
     name: str
     age: int
+
+
+def complain(payload: str) -> None:
+    logging.getLogger("papers").warning("complaint: %s", payload, extra={"page": 7})
 
 
 def echo(payload: Any) -> Any:

@@ -10,14 +10,17 @@ import pytest
 
 from drumbeat import testing
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import AttemptOutcome, JobStatus
+from drumbeat.core.job import AttemptOutcome, JobId, JobStatus, NewJob
+from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.envelope import MARK
 from drumbeat.pool.middleware import HOOKS, AttemptCall, Middleware, MiddlewareChain, PushCall, load_middleware
 from drumbeat.pool.plugins import NO_PLUGINS
 from drumbeat.pool.worker.assemble import job_workload
 from drumbeat.pool.worker.context import JobContext, JobFailure
+from drumbeat.pool.worker.handlers import describe
 from drumbeat.pool.worker.options import WorkPlan
+from pool.working import Shop, me, settle
 
 SEEN: list[str] = []  #: what the middleware in this module has seen, when loaded by name
 
@@ -192,6 +195,55 @@ async def test_an_error_of_one_hook_does_not_keep_the_next_from_being_called() -
     assert seen == ["before_push", "after_push"]
 
 
+async def test_a_hook_that_raises_a_cancellation_of_its_own_loses_no_job(caplog: pytest.LogCaptureFixture) -> None:
+    class Cancelling(Middleware):
+        def before_push(self, push: PushCall) -> None:
+            raise asyncio.CancelledError
+
+        async def before_attempt(self, attempt: AttemptCall) -> None:
+            raise asyncio.CancelledError
+
+        async def after_attempt(self, attempt: AttemptCall) -> None:
+            exporter = asyncio.get_running_loop().create_future()
+            exporter.cancel()
+            await exporter
+
+    seen: list[str] = []
+    async with testing.pool(middleware=[Recorder("", seen), Cancelling()]) as pool:
+        job_id = await pool.push(1, max_attempts=1)
+        (ran,) = await pool.run_until_empty(lambda payload: payload)
+
+        assert (ran.outcome, await pool.result(job_id)) == (AttemptOutcome.DONE, 1)
+    assert seen[-1] == "after_attempt done"
+    assert caplog.text.count("failed: CancelledError()") == 3
+
+
+async def test_a_task_that_is_cancelled_while_a_hook_runs_ends() -> None:
+    begun, seen = asyncio.Event(), list[str]()
+
+    class Slow:
+        async def before_push(self, push: PushCall) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    async with testing.pool(middleware=[Slow(), Recorder("", seen)]) as pool, asyncio.TaskGroup() as group:
+        task = group.create_task(pool.push(1))
+        await begun.wait()
+        task.cancel()
+
+    assert (task.cancelled(), seen) == (True, [])
+
+
+def test_a_plain_hook_that_raises_a_cancellation_does_not_stop_a_blocking_push() -> None:
+    class Cancelling:
+        def before_push(self, push: PushCall) -> None:
+            raise asyncio.CancelledError
+
+    ids = MiddlewareChain([Cancelling()]).around_blocking_push(PoolId("p"), [NewJob(payload=1)], lambda jobs: [JobId("j1")])
+
+    assert ids == ["j1"]
+
+
 async def test_a_hook_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     class Stuck:
         async def before_attempt(self, attempt: AttemptCall) -> None:
@@ -275,9 +327,43 @@ async def test_a_job_poisoned_by_a_crash_is_told_by_the_worker_that_takes_it_bac
         worker = Holder(pool_id=pool.pool_id, worker_id=WorkerId("w"), instance="i")
         plugins = NO_PLUGINS.with_middleware([Alarm()])
         workload = job_workload(pool.store, await pool.get(), worker, WorkPlan(), pool.clock, handlers={}, plugins=plugins)
-        for _ in range(2):
-            await pool.clock.advance(timedelta(minutes=2))
-            await workload._claims.expire()
+        async with asyncio.TaskGroup() as group:
+            hooks = group.create_task(workload._claims.taken_back.run())
+            for _ in range(2):
+                await pool.clock.advance(timedelta(minutes=2))
+                await workload._claims.expire()
+            await workload._claims.taken_back.until_called()
+            hooks.cancel()
 
         assert (await pool.job(job_id)).status is JobStatus.POISONED
     assert told == [(job_id, {"a": "b"}, AttemptOutcome.CRASHED)]
+
+
+async def test_a_slow_hook_for_a_job_that_was_taken_back_delays_no_lease() -> None:
+    shop, begun, go = await Shop().opened(), asyncio.Event(), asyncio.Event()
+
+    class SlowAlarm:
+        async def on_poison(self, attempt: AttemptCall) -> None:
+            begun.set()
+            await go.wait()
+
+    async def work() -> str:
+        await go.wait()
+        return "done"
+
+    lost = await shop.desk.push(1, max_crashes=1)
+    await shop.desk.claim(lease=timedelta(minutes=1))
+    long = await shop.desk.push(2)
+    plugins = NO_PLUGINS.with_middleware([SlowAlarm()])
+    handlers = {"": describe(work)}
+    workload = job_workload(shop.store, shop.home, me(), WorkPlan(), shop.clock, handlers=handlers, plugins=plugins)
+    async with shop.working(workload):
+        taken: list[object] = []
+        for _ in range(2):  # the store extends an expired lease once
+            await shop.passes(600)
+            taken += await shop.store.queue.expire()
+
+        assert (begun.is_set(), taken, await shop.status(lost)) == (True, [], JobStatus.POISONED)
+        go.set()
+        await settle()
+        assert await shop.status(long) is JobStatus.DONE

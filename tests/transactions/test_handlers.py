@@ -8,6 +8,7 @@ import asyncpg
 import psycopg
 import pytest
 
+import drumbeat
 from drumbeat import JobContext, JobFailure
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, StaleWrite
@@ -103,6 +104,41 @@ async def test_a_handler_that_raises_after_its_commit_has_done_its_job(place: Pl
 
     assert ((await pool.job(job_id)).status, await place.effects()) == (JobStatus.DONE, 1)
     assert (done.ended, done.finished, done.failed) == (1, 1, 0)
+
+
+async def test_a_step_after_complete_on_is_refused(place: Place) -> None:
+    pool = await place.pool()
+    job_id = await pool.push(1)
+
+    def work(context: JobContext) -> None:
+        context.step_blocking(lambda: 1, step_name="early")
+        with transaction(place.url) as connection:
+            connection.execute(WRITE)
+            context.complete_on(connection)
+            context.step_blocking(lambda: 1, step_name="late")
+
+    await place.db.work(pool.pool_id, work)
+
+    job = await pool.job(job_id)
+    assert (job.status, await place.effects(), len(await pool.steps(job_id))) == (JobStatus.POISONED, 0, 1)
+    assert (job.last_error or "").startswith("expected all steps before complete_on, got step 'late' after it")
+
+
+async def test_a_step_inside_a_transaction_that_locks_the_store_fails_its_attempt(in_sqlite: Place) -> None:
+    pool = await in_sqlite.pool()
+    job_id = await pool.push(1, max_attempts=1)
+
+    def work(context: JobContext) -> None:
+        with transaction(in_sqlite.url) as connection:
+            connection.execute(WRITE)
+            context.step_blocking(lambda: 1, step_name="charge")
+
+    async with drumbeat.connect(f"{in_sqlite.url}?busy_timeout=0.01&synchronous=normal") as db:
+        await db.work(pool.pool_id, work, lease=timedelta(milliseconds=300))
+
+    job = await pool.job(job_id)
+    assert (job.status, await in_sqlite.effects(), await pool.steps(job_id)) == (JobStatus.POISONED, 0, [])
+    assert f"step 'charge' of job {job_id} was not recorded before its lease ran out" in (job.last_error or "")
 
 
 class StoppedClock(ManualClock):

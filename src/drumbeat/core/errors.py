@@ -14,6 +14,7 @@ DrumbeatError
 │   └── ResultExpired        the job is done, but its result is older than its pool's result_ttl
 ├── StoreError               the database failed
 │   ├── StoreUnavailable     it did not answer; retrying may help
+│   │   └── StoreLocked      a transaction of another connection has locked it for too long
 │   ├── StoreCorrupt         its data cannot be read; retrying will not help
 │   ├── StoreNotReady        it has no tables yet, or older ones: run ``drumbeat store migrate``
 │   └── StoreTooNew          it was written by a newer Drumbeat
@@ -86,6 +87,10 @@ class StoreError(DrumbeatError):
 
 class StoreUnavailable(StoreError):
     """The database did not answer; retrying may help."""
+
+
+class StoreLocked(StoreUnavailable):
+    """A transaction of another connection has locked the database for too long; retrying may help once it has ended."""
 
 
 class StoreCorrupt(StoreError):

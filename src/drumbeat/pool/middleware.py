@@ -113,12 +113,16 @@ class MiddlewareChain:
         return any(self._hooks[name] for name in names)
 
     async def call(self, name: str, event: "PushCall | AttemptCall") -> None:
-        """Call the hook ``name`` of every middleware. Never raises an error of a hook."""
+        """Call the hook ``name`` of every middleware. Never raises an error of a hook, also no CancelledError of its own."""
         for hook in self._hooks[name]:
             try:
                 if (result := hook(event)) is not None and inspect.isawaitable(result):
                     async with asyncio.timeout(SLOWEST_HOOK):
                         await result
+            except asyncio.CancelledError as exc:
+                if _is_being_cancelled():
+                    raise
+                self._log(hook, name, exc)
             except Exception as exc:
                 self._log(hook, name, exc)
 
@@ -130,6 +134,10 @@ class MiddlewareChain:
                     if inspect.iscoroutine(result):
                         result.close()
                     self._log_skipped(hook, name)
+            except asyncio.CancelledError as exc:
+                if _is_being_cancelled():
+                    raise
+                self._log(hook, name, exc)
             except Exception as exc:
                 self._log(hook, name, exc)
 
@@ -143,7 +151,7 @@ class MiddlewareChain:
                 where,
             )
 
-    def _log(self, hook: Hook, name: str, exc: Exception) -> None:
+    def _log(self, hook: Hook, name: str, exc: BaseException) -> None:
         key = (hook, type(exc).__name__)
         if key not in self._logged:
             self._logged.add(key)
@@ -211,6 +219,15 @@ class MiddlewareChain:
                 short_repr(headers),
             )
         return {}
+
+
+def _is_being_cancelled() -> bool:
+    """Whether the current task was cancelled; if not, a CancelledError comes from a hook itself."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _push_call(pool_id: PoolId, jobs: Sequence[NewJob]) -> PushCall:

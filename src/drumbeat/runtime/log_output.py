@@ -71,6 +71,18 @@ def logging_to_stderr(level: int, handler: logging.Handler | None = None) -> Ite
         root.removeHandler(handler)
 
 
+def stderr_format() -> tuple[bool, int] | None:
+    """Return how a ``stderr_handler`` writes the log lines of this process: whether as JSON, and from which level up.
+
+    None: there is no such handler; the program has set up logging by itself, or not at all.
+    """
+    root = logging.getLogger()
+    for handler in root.handlers:
+        if isinstance(handler.formatter, JsonFormatter | _TextFormatter):
+            return isinstance(handler.formatter, JsonFormatter), root.level
+    return None
+
+
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
     """Whether to show a log line: all except those that libraries log at INFO for each request or connection."""
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] not in _TALKATIVE

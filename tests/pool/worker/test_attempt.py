@@ -1,11 +1,14 @@
 """One attempt at a job: how long it may take, and how much of its error is kept."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobStatus
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.middleware import AttemptCall
@@ -15,6 +18,8 @@ from drumbeat.pool.worker.executors import LoopExecutor
 from drumbeat.pool.worker.failures import LONGEST, shortened
 from drumbeat.pool.worker.handlers import describe
 from drumbeat.pool.worker.in_flight import InFlightJob
+from drumbeat.pool.worker.options import Mode
+from pool.working import Shop
 
 SECOND = timedelta(seconds=1)
 
@@ -80,3 +85,27 @@ async def test_a_job_that_is_stopped_while_a_hook_runs_after_it_keeps_its_outcom
 
     assert held.task.result() == JobOutcome(token=job.token, outcome=AttemptOutcome.DONE, result=7)
     await attempts.executor.close()
+
+
+async def test_an_outage_of_the_store_while_the_results_of_parents_are_read_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop = await Shop().opened()
+    read, failures = shop.store.jobs.parents, iter([StoreUnavailable("the connection was lost")] * 3)
+
+    async def unsure(job_id: JobId) -> Sequence[Job]:
+        for failure in failures:
+            raise failure
+        return await read(job_id)
+
+    async def child(payload: Any) -> Any:
+        return payload
+
+    monkeypatch.setattr(shop.store.jobs, "parents", unsure)
+    parent = await shop.desk.push("one")
+    waiting = await shop.desk.push({"args": [None], "kwargs": {}, "outputs": {"0": parent}}, after=[parent], max_attempts=1)
+    await shop.work(shop.workload(child, mode=Mode.DRAIN))
+
+    job = await shop.job(waiting)
+    assert (job.status, job.failures, job.result) == (JobStatus.DONE, 0, {"args": ["one"], "kwargs": {}})
+    assert next(failures, None) is None

@@ -1,6 +1,8 @@
 """Where handlers run makes no difference to what comes of them, but for what may hold up what."""
 
 import asyncio
+import json
+import logging
 import os
 import threading
 from typing import Any
@@ -15,6 +17,7 @@ from drumbeat.pool.worker.executors import Executor, ProcessExecutor, executor
 from drumbeat.pool.worker.failures import ChildProcessFailure, failure
 from drumbeat.pool.worker.handlers import describe, load
 from drumbeat.pool.worker.options import ExecutorKind
+from drumbeat.runtime.log_output import stderr_handler
 
 HERE = "pool.examples"
 
@@ -166,3 +169,30 @@ async def test_a_process_is_told_if_the_parents_cannot_be_read(processes: Execut
         await processes.run(load(f"{HERE}:parents_plain"), JobContext(job))
 
     assert "cannot read the parents of job child" in failure(failed.value).error
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+async def test_log_lines_of_a_child_process_have_their_job_and_the_format_of_the_worker(
+    processes: Executor, as_json: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handler = stderr_handler(as_json=as_json)
+    logging.getLogger().addHandler(handler)
+    try:
+        await run(processes, "complain", "torn")
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+    [line] = [each for each in capfd.readouterr().err.splitlines() if "complaint" in each]
+    if as_json:
+        found = json.loads(line)
+        assert (found["message"], found["job_id"], found["pool"], found["page"]) == ("complaint: torn", "j1", "p", 7)
+    else:
+        assert line.endswith("WARNING papers: complaint: torn [job j1]")
+
+
+async def test_without_log_lines_of_the_worker_a_child_process_leaves_logging_alone(
+    processes: Executor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await run(processes, "complain", "torn")
+
+    assert "complaint: torn\n" in capfd.readouterr().err

@@ -3,9 +3,10 @@
 import contextlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.job import Job
+from drumbeat.core.job import Job, JobId
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
 from drumbeat.pool.middleware import load_middleware
@@ -17,6 +18,8 @@ from drumbeat.pool.worker.executors import executor
 from drumbeat.pool.worker.handlers import Handlers, check_importable, load_all
 from drumbeat.pool.worker.options import ExecutorKind, WorkPlan
 from drumbeat.pool.worker.steps import StepStore
+from drumbeat.pool.worker.store_retry import until_answered
+from drumbeat.pool.worker.taken_back import TakenBackJobs
 from drumbeat.pool.worker.workload import JobWorkload
 from drumbeat.store.interface import Store
 
@@ -42,7 +45,7 @@ def job_workload(
         check_importable(handlers)
     loaded = [plugins]  #: replaced when the middleware of the plan is loaded, together with the handlers
 
-    async def taken_back(jobs: Sequence[Job]) -> None:
+    async def tell_poisoned(jobs: Sequence[Job]) -> None:
         await loaded[0].tell_poisoned(jobs)
 
     claims = Claims(
@@ -58,9 +61,12 @@ def job_workload(
         store_url=store_url,
         claimable=ClaimableTypes(store.pools, store.jobs, pool.pool_id, clock),
         ahead=bool(plan.prefetch),
-        on_taken_back=taken_back,
+        taken_back=TakenBackJobs(tell_poisoned),
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )
+
+    async def read_parents(job_id: JobId) -> Sequence[Job]:
+        return await until_answered(clock, partial(claims.parents, job_id), f"the parents of job {job_id}")
 
     def attempts(steps: StepStore) -> AttemptRunner:
         found = load_all(plan.handlers) if handlers is None else handlers
@@ -71,7 +77,7 @@ def job_workload(
             clock=clock,
             chance=chance,
             timeout=plan.timeout,
-            read_parents=claims.parents,
+            read_parents=read_parents,
             steps=steps,
             plugins=loaded[0],
         )

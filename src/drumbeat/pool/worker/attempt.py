@@ -21,7 +21,7 @@ from drumbeat.pool.worker.handlers import Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.pool.worker.outputs import filled_in, has_outputs
-from drumbeat.pool.worker.steps import AttemptSteps, StepStore
+from drumbeat.pool.worker.steps import AttemptSteps, StepStore, error_beside_suspension
 from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
@@ -123,11 +123,15 @@ class AttemptRunner:
             held.context.exception = TimeoutError(error)
             return self._failed(job, HandlerFailure(error=error), AttemptOutcome.TIMED_OUT)
         except Exception as exc:
-            if (suspended := _suspended(held)) is not None:
+            if (suspended := _suspended(held)) is None:
+                raised: BaseException = exc
+            elif (beside := error_beside_suspension(exc)) is None:
                 return suspended
-            log.info("the handler of job %s raised:", job.job_id, exc_info=exc)
-            held.context.exception = exc
-            return self._failed(job, failure(exc))
+            else:
+                raised = beside
+            log.info("the handler of job %s raised:", job.job_id, exc_info=raised)
+            held.context.exception = raised
+            return self._failed(job, failure(raised))
         return _suspended(held) or JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
 
     async def _open(self, held: InFlightJob, before: "Callable[[], Awaitable[None]] | None") -> None:
@@ -164,7 +168,8 @@ class AttemptRunner:
         held.context.most_bytes = self.plugins.most_bytes
         if self.steps is not None:
             recorded = await self.steps.read(held.job.job_id) if held.job.has_steps else ()
-            held.context.steps = AttemptSteps(held.job, recorded, self.steps, partial(self._store_time, held))
+            now, threads = partial(self._store_time, held), self.executor.run_in_thread
+            held.context.steps = AttemptSteps(held.job, recorded, self.steps, now, threads, lambda: held.context.is_locked)
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))
@@ -204,9 +209,8 @@ async def _unless_stopped(held: InFlightJob, hooks: Coroutine[Any, Any, None]) -
 
 
 def _suspended(held: InFlightJob) -> JobOutcome | None:
-    """Return the outcome of an attempt that sleeps or waits for an event, however its handler has ended then."""
-    steps = held.context.steps
-    return None if steps is None or steps.suspension is None else steps.suspension.outcome(held.job)
+    """Return the outcome of an attempt that sleeps or waits for an event; None: it does neither."""
+    return None if held.context.steps is None else held.context.steps.suspended_outcome()
 
 
 def _why(outcome: AttemptOutcome) -> str:

@@ -1,7 +1,8 @@
-"""A child process that runs jobs for its worker, one at a time: python -m drumbeat.pool.worker.child_process
+"""A child process that runs jobs for its worker, one at a time: python -m drumbeat.pool.worker.child_process [text|json LEVEL]
 
 It reads requests from standard input and writes responses to standard output as frames: four bytes of length, then JSON.
-What handlers print goes to standard error. When standard input ends, the worker is gone, and this process exits at once.
+What handlers print goes to standard error, and so do log lines, if the arguments name their format and lowest level.
+When standard input ends, the worker is gone, and this process exits at once.
 """
 
 import json
@@ -9,6 +10,8 @@ import os
 import struct
 import sys
 import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from queue import SimpleQueue
 from typing import Any, BinaryIO
@@ -22,7 +25,8 @@ from drumbeat.pool.worker.context import JobContext, JobFailure
 from drumbeat.pool.worker.executors import call
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import load
-from drumbeat.pool.worker.log_context import CURRENT_JOB
+from drumbeat.pool.worker.log_context import CURRENT_JOB, JobLogFilter
+from drumbeat.runtime.log_output import logging_to_stderr, stderr_handler
 
 Messages = SimpleQueue[dict[str, Any]]
 
@@ -36,8 +40,17 @@ def main() -> None:
     responses = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests, answers), daemon=True).start()
-    while True:
-        _write(responses, _work(requests.get(), responses, answers))
+    with _logging(sys.argv[1:]):
+        while True:
+            _write(responses, _work(requests.get(), responses, answers))
+
+
+def _logging(arguments: Sequence[str]) -> AbstractContextManager[None]:
+    """Write log lines with their job to standard error, as the worker does; without arguments leave logging as it is."""
+    if not arguments:
+        return nullcontext()
+    log_format, level = arguments
+    return logging_to_stderr(int(level), stderr_handler(as_json=log_format == "json", only=JobLogFilter()))
 
 
 def _listen(stream: BinaryIO, requests: Messages, answers: Messages) -> None:

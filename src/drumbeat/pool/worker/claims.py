@@ -2,9 +2,9 @@
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from drumbeat.core.errors import NotFound
@@ -14,6 +14,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
 from drumbeat.pool.paused_types import ClaimableTypes
+from drumbeat.pool.worker.taken_back import TakenBackJobs
 from drumbeat.store.interface import ClaimRequest, Jobs, JobSteps, Leases, Queue, RenewResult, SettleResult, Workers
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Claims:
     store_url: str | None = None  #: the store's URL, for handlers that complete jobs in transactions of their own
     claimable: ClaimableTypes | None = None  #: which types are paused; None: paused types are not looked up
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
-    on_taken_back: Callable[[Sequence[Job]], Awaitable[None]] | None = None  #: called with jobs that ``expire`` took back
+    taken_back: TakenBackJobs = field(default_factory=TakenBackJobs)  #: gets the jobs that ``expire`` took back
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
         """Write job outcomes and claim up to ``limit`` jobs, in one transaction.
@@ -122,6 +123,6 @@ class Claims:
         jobs = await self.queue.expire()
         for pool_id, count in Counter(job.pool_id for job in jobs).items():
             log.warning("took back %d jobs of pool %s: their leases were no longer renewed", count, pool_id)
-        if jobs and self.on_taken_back is not None:
-            await self.on_taken_back(jobs)
+        if jobs:
+            self.taken_back.add(jobs)
         return jobs

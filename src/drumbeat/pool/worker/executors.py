@@ -28,6 +28,10 @@ class Executor(Protocol):
         """Run a handler and return its result. Raises the handler's exception; SystemExit and the like become RuntimeError."""
         ...
 
+    async def run_in_thread(self, function: Callable[[], Any]) -> Any:
+        """Run a plain function of an async handler in a thread. Cancelling this leaves the function behind: it lingers."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -51,6 +55,9 @@ class LoopExecutor:
             raise
         except BaseException as exc:
             raise RuntimeError(f"the handler raised {type(exc).__name__}: {exc}") from exc
+
+    async def run_in_thread(self, function: Callable[[], Any]) -> Any:
+        return await self._threads.run(function)
 
     async def close(self) -> None:
         self._threads.close()
@@ -80,6 +87,11 @@ class ProcessExecutor:
         if not handler.portable:
             raise InvalidInput(f"handler {handler.name!r}: a child process cannot import it; give it as module:function")
         return await self._processes.run(handler.name, context)
+
+    async def run_in_thread(self, function: Callable[[], Any]) -> Any:
+        raise InvalidInput(
+            "expected the executor async or threads, got processes; a handler has no threads of its worker there"
+        )
 
     async def close(self) -> None:
         await self._processes.close()

@@ -283,6 +283,11 @@ class InFlight:
             if held := self._find(token):
                 held.sure_until = until
 
+    def lease_left(self, token: Token) -> timedelta | None:
+        """Return for how long the lease of a job holds for sure; 0 or less: it may have run out. None: the job is gone."""
+        held = self._find(token)
+        return None if held is None else held.sure_until - self._clock.elapsed()
+
     def knows(self, token: Token) -> bool:
         return self._find(token) is not None
 

@@ -13,6 +13,7 @@ import msgspec
 
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.failures import ChildProcessFailure, HandlerFailure
+from drumbeat.runtime.log_output import stderr_format
 
 _LENGTH = struct.Struct(">I")
 _ENDS = {"result", "failure"}  #: a message with one of these is the last about a job
@@ -52,7 +53,10 @@ class ProcessPool:
 
 
 async def _start() -> Process:
-    return await asyncio.create_subprocess_exec(*_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True)
+    """Start a child process, which writes its log lines to standard error like this process."""
+    found = stderr_format()
+    log_arguments: tuple[str, ...] = () if found is None else ("json" if found[0] else "text", str(found[1]))
+    return await asyncio.create_subprocess_exec(*_COMMAND, *log_arguments, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
 
 async def _exchange(process: Process, handler: str, context: JobContext) -> Any:

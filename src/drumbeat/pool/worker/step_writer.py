@@ -4,19 +4,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import StoreUnavailable
+from drumbeat.core.errors import StoreLocked, StoreUnavailable
 from drumbeat.core.job import JobId, Token
 from drumbeat.core.job_step import JobStep, NewStep
 from drumbeat.pool.own_transaction import stale_write
 from drumbeat.pool.worker.claims import Claims
+from drumbeat.pool.worker.store_retry import PAUSES, until_answered
 from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 500  #: the most steps that are written in one transaction
-_PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: first and longest pause before a store error is retried
 
 Waiting = tuple[NewStep, "asyncio.Future[None] | None"]
 
@@ -24,25 +25,26 @@ Waiting = tuple[NewStep, "asyncio.Future[None] | None"]
 class StepWriter:
     """Writes steps in batches, in the order in which they finished. Belongs to the worker's event loop."""
 
-    def __init__(self, claims: Claims, clock: Clock, forget: Callable[[Token], bool]) -> None:
-        """``forget`` is called with the token of a job that was taken from this worker, and stops its handler."""
+    def __init__(
+        self,
+        claims: Claims,
+        clock: Clock,
+        forget: Callable[[Token], bool],
+        lease_left: Callable[[Token], timedelta | None],
+    ) -> None:
+        """``forget`` is called with the token of a job that was taken from this worker, and stops its handler; ``lease_left``
+        returns for how long the lease of a job holds for sure, None if the worker does not hold the job any more."""
         self._claims = claims
         self._clock = clock
         self._forget = forget
+        self._lease_left = lease_left
         self._waiting: list[Waiting] = []
         self._wake = asyncio.Event()
         self._is_closed = False
 
     async def read(self, job_id: JobId) -> Sequence[JobStep]:
         """Read what is recorded of a job. Waits until the store answers."""
-        pause = _PAUSES[0]
-        while True:
-            try:
-                return await self._claims.steps.list(job_id)
-            except StoreUnavailable as exc:
-                log.warning("failed to read the steps of job %s: %s; retrying", job_id, exc)
-            await self._clock.sleep(pause)
-            pause = min(pause * 2, _PAUSES[1])
+        return await until_answered(self._clock, partial(self._claims.steps.list, job_id), f"the steps of job {job_id}")
 
     async def write(self, new: NewStep) -> None:
         """Record a step. If the caller is cancelled, the step is still recorded before this raises CancelledError, so that a
@@ -85,20 +87,40 @@ class StepWriter:
                     written.cancel()
 
     async def _write(self, batch: Sequence[Waiting]) -> None:
-        pause = _PAUSES[0]
-        while True:
+        pause = PAUSES[0]
+        while batch:
             try:
                 stale = await self._claims.record_steps([new for new, _ in batch])
             except StoreUnavailable as exc:
                 log.warning("failed to record %d steps: %s; retrying", len(batch), exc)
                 await self._clock.sleep(pause)
-                pause = min(pause * 2, _PAUSES[1])
+                pause = min(pause * 2, PAUSES[1])
+                batch = [each for each in batch if not self._gives_up(each, exc)]
             except Exception as exc:
                 await self._write_one_by_one(batch, exc)
                 return
             else:
                 self._settle(batch, set(stale))
                 return
+
+    def _gives_up(self, waiting: Waiting, exc: StoreUnavailable) -> bool:
+        """Whether to stop trying to record a step: if its job is gone, or if the store has been locked until the lease ran out.
+        That lock may be a transaction of the step's own handler, which waits for the step; the step raises an error then."""
+        new = waiting[0]
+        left = self._lease_left(new.token)
+        if left is None:
+            _answer(waiting, stale_write(new.token))
+            return True
+        if left > timedelta() or not isinstance(exc, StoreLocked):
+            return False
+        _answer(
+            waiting,
+            StoreLocked(
+                f"step {new.step.name!r} of job {new.token.job_id} was not recorded before its lease ran out: {exc}; "
+                "a handler must end a transaction of its own on the store's database before it runs a step"
+            ),
+        )
+        return True
 
     async def _write_one_by_one(self, batch: Sequence[Waiting], exc: Exception) -> None:
         """Write steps one by one after the store has refused them together; a step that it refuses fails its attempt."""

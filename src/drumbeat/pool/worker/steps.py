@@ -6,13 +6,13 @@ import inspect
 import math
 import typing
 from collections.abc import Callable, Coroutine, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, first_error
 from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome
 from drumbeat.core.job_step import JobStep, NewStep, StepKind
 from drumbeat.core.plain import short_repr, time_span
@@ -20,6 +20,7 @@ from drumbeat.pool.payload import as_json
 from drumbeat.pool.typed_values import converter
 
 T = TypeVar("T")
+RunInThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 
 A_MOMENT = timedelta(seconds=1)  #: a sleep of at most this long keeps its worker; the job is not suspended
 _IN_STEP: ContextVar[str | None] = ContextVar("drumbeat_step", default=None)  #: the name of the step that runs
@@ -42,6 +43,21 @@ class StepFailed(Exception):
         self.error = error  #: the type and message of the error, such as ``ValueError: no such card``
 
 
+def error_beside_suspension(error: BaseException) -> BaseException | None:
+    """Return the error that ended the handler of a suspended attempt, such as StepFailed of a step that ran beside a sleep.
+    None: the handler was ended by JobSuspended, or by an error that followed from it."""
+    found, seen = first_error(error), set[int]()
+    each: BaseException | None = found
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        if isinstance(each, BaseExceptionGroup) and not isinstance(each, Exception):  # what the executor has wrapped
+            each = found = first_error(each)
+        if isinstance(each, JobSuspended):
+            return None
+        each = each.__cause__ or each.__context__
+    return found
+
+
 class StepStore(Protocol):
     """Reads and writes the recorded steps of the jobs that one worker runs."""
 
@@ -54,7 +70,7 @@ class StepStore(Protocol):
         ...
 
     def write_later(self, new: NewStep) -> None:
-        """Record a step before or together with the next step of the same job."""
+        """Record a step before or together with the next step of the same job. Called on the worker's event loop only."""
         ...
 
     async def sleep(self, duration: timedelta) -> None: ...
@@ -62,23 +78,26 @@ class StepStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:
-    """Why and for how long an attempt is suspended."""
+    """Why and until when an attempt is suspended."""
 
     why: str
-    wait: timedelta
+    until: datetime | None  #: by the store's clock; None: only an event ends it
     seen_events: int | None = None  #: how many events the attempt knew of; None: it sleeps, whatever events come
 
     def or_earlier(self, other: "Suspension") -> "Suspension":
         """Return what ends both: the earlier moment, or an event if either waits for one."""
         seen = other.seen_events if self.seen_events is None else self.seen_events
-        return Suspension(why=f"{self.why}, or {other.why}", wait=min(self.wait, other.wait), seen_events=seen)
+        until = min((each for each in (self.until, other.until) if each is not None), default=None)
+        return Suspension(why=f"{self.why}, or {other.why}", until=until, seen_events=seen)
 
-    def outcome(self, job: Job) -> JobOutcome:
+    def outcome(self, job: Job, now: datetime) -> JobOutcome:
+        """Return the outcome of an attempt that ends ``now``, by the store's clock."""
+        left = LONGEST_WAIT if self.until is None else self.until - now
         return JobOutcome(
             token=job.token,
             outcome=AttemptOutcome.SUSPENDED,
             error=self.why,
-            retry_in=min(self.wait, LONGEST_WAIT),
+            retry_in=max(min(left, LONGEST_WAIT), timedelta()),
             seen_events=self.seen_events,
         )
 
@@ -86,13 +105,24 @@ class Suspension:
 class AttemptSteps:
     """The steps of one attempt. A step is found by its position: the n-th step of a job must always be the same one."""
 
-    def __init__(self, job: Job, recorded: Sequence[JobStep], store: StepStore, now: Callable[[], datetime]) -> None:
-        """``recorded``: what earlier attempts have recorded, and the events; ``now`` returns the time by the store's clock.
-        Created on the worker's event loop, to which ``store`` belongs."""
+    def __init__(
+        self,
+        job: Job,
+        recorded: Sequence[JobStep],
+        store: StepStore,
+        now: Callable[[], datetime],
+        run_in_thread: RunInThread,
+        is_locked: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``recorded``: what earlier attempts have recorded, and the events; ``now`` returns the time by the store's clock;
+        ``run_in_thread`` runs the plain functions of an async handler; ``is_locked`` returns whether the handler has locked the
+        job by ``complete_on``. Created on the worker's event loop, to which ``store`` and ``run_in_thread`` belong."""
         self.suspension: Suspension | None = None  #: the attempt must end: the job sleeps or waits for an event
         self._job = job
         self._store = store
         self._now = now
+        self._run_in_thread = run_in_thread
+        self._is_locked = is_locked
         self._loop = asyncio.get_running_loop()
         self._recorded = {step.position: step for step in recorded if step.position > 0}
         self._events = {step.name: step for step in recorded if step.kind is StepKind.SENT}
@@ -102,6 +132,10 @@ class AttemptSteps:
         self._running = 0  #: steps that run now
         self._until_idle: list[asyncio.Event] = []  #: set when no step runs any more
         self._suspended: set[object] = set()  #: the tasks of the handler that sleep or wait for an event
+
+    def suspended_outcome(self) -> JobOutcome | None:
+        """Return the outcome of an attempt that ends now because it sleeps or waits for an event; None: it does neither."""
+        return None if self.suspension is None else self.suspension.outcome(self._job, self._now())
 
     async def run(self, name: str | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function as the next step and record its result; if it is recorded already, only return the result.
@@ -128,12 +162,24 @@ class AttemptSteps:
     ) -> Any:
         started = self._now()
         try:
-            value = await _call(name, function, args, kwargs)
+            value = await self._call(name, function, args, kwargs)
         except Exception as exc:
             self._note_failure(position, name, started, exc)
         result = as_json(value, f"the result of step {name!r}")
         await self._write(_ended_step(position, name, started, self._now(), result=result))
         return value
+
+    async def _call(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a step's function: a plain one in a thread, or directly if the handler has its own thread."""
+        outer = _IN_STEP.set(name)
+        try:
+            if is_async(function) or not _has_loop():
+                value = function(*args, **kwargs)
+            else:
+                value = await self._on_loop(self._run_in_thread(partial(copy_context().run, function, *args, **kwargs)))
+            return await value if inspect.isawaitable(value) else value
+        finally:
+            _IN_STEP.reset(outer)
 
     async def sleep(self, duration: timedelta | float) -> None:
         """Sleep until a moment that is recorded. A long sleep ends the attempt: the job is claimed again at that moment."""
@@ -146,7 +192,7 @@ class AttemptSteps:
             await self._write(step)
         left = until - self._now()
         if left > A_MOMENT:
-            await self._suspend(Suspension(why=f"sleeps until {until:%Y-%m-%d %H:%M:%S} UTC", wait=left))
+            await self._suspend(Suspension(why=f"sleeps until {until:%Y-%m-%d %H:%M:%S} UTC", until=until))
         if left > timedelta():
             await self._on_loop(self._store.sleep(left))
 
@@ -168,8 +214,7 @@ class AttemptSteps:
             return await self._finish_event(step, None, f"no event {called!r} was sent within {time_span(until - started)}")
         if known is None:
             await self._write(step)
-        left = LONGEST_WAIT if until is None else until - now
-        return await self._suspend(Suspension(why=f"waits for event {called!r}", wait=left, seen_events=len(self._events)))
+        return await self._suspend(Suspension(why=f"waits for event {called!r}", until=until, seen_events=len(self._events)))
 
     async def _finish_event(self, step: JobStep, value: Any, error: str | None) -> Any:
         if error is None and step.name in self._received:
@@ -195,8 +240,9 @@ class AttemptSteps:
             raise InvalidInput(
                 f"expected steps after each other, got {kind} {name!r} inside of step {outer!r}; call it in the handler"
             )
+        self._check_unlocked(kind, name)
         for failed in self._failed.values():
-            self._store.write_later(NewStep(token=self._job.token, step=failed))
+            self._write_later(failed)
         self._failed.clear()
         self._last += 1
         known = self._recorded.get(self._last)
@@ -221,8 +267,24 @@ class AttemptSteps:
             await self._until_idle[-1].wait()
         raise JobSuspended
 
+    def _check_unlocked(self, kind: StepKind, name: str) -> None:
+        """Raise InvalidInput after ``complete_on``: recording a step would wait for the transaction, and that for the step."""
+        if self._is_locked():
+            raise InvalidInput(
+                f"expected all steps before complete_on, got {kind} {name!r} after it: until the handler's transaction ends, "
+                "no step of the job can be recorded; run every step first, then begin the transaction that completes the job"
+            )
+
     async def _write(self, step: JobStep) -> None:
+        self._check_unlocked(step.kind, step.name)
         await self._on_loop(self._store.write(NewStep(token=self._job.token, step=step)))
+
+    def _write_later(self, step: JobStep) -> None:
+        new = NewStep(token=self._job.token, step=step)
+        if _has_loop() and asyncio.get_running_loop() is self._loop:
+            self._store.write_later(new)
+        else:  # before the next step, whose write is passed to the event loop in the same way
+            self._loop.call_soon_threadsafe(self._store.write_later, new)
 
     async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` on the worker's event loop. A thread without an event loop waits for it."""
@@ -254,19 +316,6 @@ def _checked_length(what: str, value: Any) -> timedelta:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
         raise InvalidInput(f"expected {what} to be a timedelta or seconds, got {short_repr(value)}")
     return timedelta(seconds=max(min(seconds, LONGEST_WAIT.total_seconds()), 0))
-
-
-async def _call(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a step's function: a plain one in a thread, or directly if the handler has its own thread."""
-    outer = _IN_STEP.set(name)
-    try:
-        if is_async(function) or not _has_loop():
-            value = function(*args, **kwargs)
-        else:
-            value = await asyncio.to_thread(function, *args, **kwargs)
-        return await value if inspect.isawaitable(value) else value
-    finally:
-        _IN_STEP.reset(outer)
 
 
 def _current_task() -> object:

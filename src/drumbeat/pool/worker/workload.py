@@ -37,8 +37,9 @@ class JobWorkload:
     """Claims and runs the jobs of one worker. A failing handler never ends the worker.
 
     One task writes outcomes and claims jobs, so that results are written in batches; one waits for notifications of new jobs;
-    four are the loops of ``LeaseKeeper``; one records the steps of jobs; one ends the worker if all its slots are stuck; the
-    others run jobs, one at a time each. If a task fails unexpectedly, the worker exits.
+    four are the loops of ``LeaseKeeper``; one records the steps of jobs; one calls hooks for jobs that were taken back; one
+    ends the worker if all its slots are stuck; the others run jobs, one at a time each. If a task fails unexpectedly, the
+    worker exits.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class JobWorkload:
         self._attempts: AttemptRunner | None = None
         self.in_flight = InFlight(plan, clock, claims.lease, claims.store_url)
         self._writer = ResultWriter(claims)
-        self._steps = StepWriter(claims, clock, self.in_flight.forget)
+        self._steps = StepWriter(claims, clock, self.in_flight.forget, self.in_flight.lease_left)
         self._keeper = LeaseKeeper(self.in_flight, claims, clock, self._changed)
         self._confirm = partial(confirm_outcome, claims, clock)
         self._wake = asyncio.Event()  #: wakes the task that writes outcomes and claims jobs
@@ -93,6 +94,7 @@ class JobWorkload:
             self._keeper.poll_orders(),
             self._watch_stuck(),
             self._steps.run(),
+            self._claims.taken_back.run(),
             *([self._listen()] if self._listens else []),
         ]
         self._loops = [group.create_task(self._guarded(loop)) for loop in loops]
@@ -141,6 +143,7 @@ class JobWorkload:
         self._note_idle()
         if not self._idle.is_set():
             await self._give_back()
+        await in_time(self._clock, _GRACE, self._claims.taken_back.until_called())
         for task in (*self._loops, *self.in_flight.tasks()):
             task.cancel()
         await self._stack.aclose()

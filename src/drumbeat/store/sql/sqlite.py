@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
+from drumbeat.core.errors import (
+    DrumbeatError,
+    InvalidInput,
+    InvalidSettings,
+    StoreCorrupt,
+    StoreError,
+    StoreLocked,
+    StoreUnavailable,
+)
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script_blocking
 from drumbeat.store.sql.queries import Dialect, Query, SqlTable, load_queries, load_table_queries
@@ -273,8 +281,8 @@ class SqliteDatabase:
     def _translated(self, exc: sqlite3.Error) -> StoreError:
         message = str(exc)
         if "locked" in message or "busy" in message:
-            return StoreUnavailable(
-                f"SQLite at {self._path} was locked by another process for over {self._busy_timeout.total_seconds():g} s; "
+            return StoreLocked(
+                f"SQLite at {self._path} was locked by another connection for over {self._busy_timeout.total_seconds():g} s; "
                 "try again"
             )
         if "not a database" in message or "malformed" in message:
