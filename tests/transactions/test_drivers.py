@@ -134,6 +134,30 @@ async def test_a_job_stays_claimed_if_the_caller_rolls_back(opened: tuple[Place,
     await pool.complete(job)
 
 
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
+async def test_a_job_that_waits_becomes_ready_when_the_caller_commits_and_not_before(
+    opened: tuple[Place, Opened], commit: bool
+) -> None:
+    place, caller = opened
+    pool = await place.pool()
+    parent = await pool.push('"ä', backoff={"first": 2})
+    child = await pool.push(2, after=[parent])
+    job = await pool.claim()
+    assert job is not None
+
+    await caller.work(WRITE)
+    await done(pool.complete_on(caller.given, job, {"ok": [1, None]}))
+    before = (await pool.job(child)).status
+    await caller.end(commit=commit)
+
+    after = (await pool.job(child)).status
+    assert (before, after) == (JobStatus.WAITING, JobStatus.PENDING if commit else JobStatus.WAITING)
+    if not commit:
+        await pool.complete(job, {"ok": [1, None]})
+    ended = await pool.job(parent)
+    assert (ended.payload, ended.result, (await pool.job(child)).status) == ('"ä', {"ok": [1, None]}, JobStatus.PENDING)
+
+
 async def test_a_lost_claim_cannot_complete_its_job(opened: tuple[Place, Opened]) -> None:
     place, caller = opened
     pool = await place.pool()

@@ -339,7 +339,16 @@ ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
 
 -- name: lock_held
 -- Here and below jobs are found by a list of numbers: a join planned while the table is empty may scan the whole table later.
-SELECT j.* FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
+-- All columns of a job in the order of the table. JSON is read as text: this also runs on connections of callers, whose driver
+-- may parse JSON.
+SELECT j.seq, j.pool_id, j.given_id, j.type, CAST(j.payload AS text) AS payload, j.status, j.delayed, j.priority, j.attempts,
+       j.failures, j.crashes, j.max_attempts, j.max_crashes, CAST(j.backoff AS text) AS backoff, j.timeout_us, j.unique_key,
+       j.group_key, j.group_limit, j.rate_count, j.rate_us, j.capability, j.lease_owner, j.lease_epoch, j.lease_until,
+       j.not_before, j.cancel_requested, j.progress, j.progress_note, CAST(j.result AS text) AS result, j.last_error,
+       j.created_at, j.claimed_at, j.finished_at, j.lease_pool, j.lease_instance, j.begun_at, j.suspicions, j.alone,
+       j.in_company, j.lease_us, j.lease_extended, j.workflow_id, j.waits_for, j.after_any, j.if_failed, j.has_children,
+       j.has_steps, j.events_sent
+  FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
  WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint))) AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance
    AND j.lease_epoch = v.epoch ORDER BY j.seq FOR UPDATE OF j;
 
