@@ -64,6 +64,28 @@ async def test_whoever_releases_a_workers_jobs_waits_for_the_commit(in_postgres:
     assert (releasing.result(), (await pool.job(job.job_id)).status) == ([], JobStatus.DONE)
 
 
+@pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+async def test_a_transaction_that_cannot_see_a_new_child_cannot_end_its_parent(
+    in_postgres: Place, level: psycopg.IsolationLevel
+) -> None:
+    pool = await in_postgres.pool()
+    parent = await pool.push(1)
+    children = [await pool.push(2, after=[parent])]
+    job = await pool.claim()
+    assert job is not None
+
+    with psycopg.connect(in_postgres.url) as connection:
+        connection.isolation_level = level
+        connection.execute("SELECT 1 FROM effects")
+        children.append(await pool.push(3, after=[parent]))
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            pool.complete_on(connection, job)
+        connection.rollback()
+        pool.complete_on(connection, job)
+
+    assert [(await pool.job(child)).status for child in children] == [JobStatus.PENDING] * 2
+
+
 async def test_the_lease_of_a_locked_job_is_not_renewed() -> None:
     """A renewal would wait for the handler's transaction, and the leases of the worker's other jobs would run out."""
     in_flight = InFlight(WorkPlan(concurrency=2), ManualClock(), timedelta(minutes=1))

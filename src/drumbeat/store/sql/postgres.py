@@ -35,6 +35,10 @@ _APART = 10.0  #: time limit in seconds to connect for one query, and to run it
 #: table is empty must stay fast when it is full, so an index is read in order: LIMIT then ends the scan early.
 _PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
 
+#: Settings of a session. A statement that has waited for a lock must see what was committed meanwhile, whatever the database's
+#: default isolation is.
+_SETTINGS = {**_PLANS, "default_transaction_isolation": "read committed"}
+
 
 class PostgresDatabase:
     """A PostgreSQL database with Drumbeat's tables in one schema."""
@@ -86,7 +90,7 @@ class PostgresDatabase:
             timeout=self._connect_timeout,
             command_timeout=self._command_timeout,
             statement_cache_size=0 if pooled else 256,
-            server_settings=None if pooled else _PLANS,
+            server_settings=None if pooled else _SETTINGS,
             max_inactive_connection_lifetime=0,
             reset=_leave_as_it_is,
         )
@@ -123,7 +127,7 @@ class PostgresDatabase:
             return None
         try:
             made: asyncpg.Connection[asyncpg.Record] = await _driver().connect(
-                self._url, timeout=self._connect_timeout, command_timeout=self._command_timeout, server_settings=_PLANS
+                self._url, timeout=self._connect_timeout, command_timeout=self._command_timeout, server_settings=_SETTINGS
             )
         except driver_errors() as exc:
             raise self.translated(exc) from exc
@@ -159,7 +163,7 @@ class PostgresDatabase:
 
     async def transact(self, script: Script[T]) -> T:
         try:
-            async with self._opened().borrowed() as connection, connection.transaction():
+            async with self._opened().borrowed() as connection, connection.transaction(isolation="read_committed"):
                 return await self._drive(connection, script)
         except driver_errors() as exc:
             raise self.translated(exc) from exc
