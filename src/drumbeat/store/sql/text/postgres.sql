@@ -353,15 +353,27 @@ SELECT j.seq, j.pool_id, j.given_id, j.type, CAST(j.payload AS text) AS payload,
    AND j.lease_epoch = v.epoch ORDER BY j.seq FOR UPDATE OF j;
 
 -- name: renew_held
--- No indexed column changes, so no index entry is written.
-UPDATE drumbeat.jobs j
+-- No indexed column changes, so no index entry is written. Skips a job that a transaction has locked, such as one that pushes a
+-- job after it: the leases of the worker's other jobs would run out meanwhile.
+WITH free AS MATERIALIZED (
+    SELECT j.seq FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
+     WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint)))
+       AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+       AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
+       FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE drumbeat.jobs
    SET lease_until = @now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0,
        in_company = 0
-  FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
- WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint))) AND j.seq = v.seq
+ WHERE seq = ANY(ARRAY(SELECT seq FROM free))
+RETURNING seq, cancel_requested;
+
+-- name: list_held
+-- Reads without waiting for a transaction that has locked a job.
+SELECT j.seq FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
+ WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint)))
    AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
-   AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
-RETURNING j.seq, j.cancel_requested;
+   AND j.lease_instance = :instance AND j.lease_epoch = v.epoch;
 
 -- name: lock_jobs_of_worker
 -- A second process waits here, and then finds the jobs no longer claimed.
