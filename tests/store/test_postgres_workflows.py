@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -123,6 +124,31 @@ async def test_a_transaction_that_deadlocks_is_run_again(store: Store, home: Poo
     await rival.close()
 
     assert tries == 2
+
+
+@pytest.mark.parametrize("operation", ["change_pending", "prune"])
+async def test_changing_and_pruning_jobs_outlive_a_deadlock(
+    store: Store, home: PoolRow, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    _, pending = await pushed(store, home, 1, 2)
+    await store.queue.settle(holder(home), [verdict(await claimed(store, home))])
+    transact, failed = PostgresDatabase.transact, False
+
+    async def deadlock_once(database: PostgresDatabase, script: Script[object]) -> object:
+        nonlocal failed
+        if failed:
+            return await transact(database, script)
+        failed = True
+        script.close()
+        raise Deadlock("two transactions waited for each other")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresDatabase, "transact", deadlock_once)
+        if operation == "prune":
+            assert await store.jobs.prune(timedelta()) == 1
+        else:
+            assert await store.jobs.change_pending(home.pool_id, [pending], priority=3) == [pending]
+    assert failed
 
 
 async def test_a_deadlock_that_comes_again_and_again_is_an_error(store: Store) -> None:
