@@ -542,6 +542,40 @@ DELETE FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = ANY(ARRAY(
      ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER)))
 RETURNING 1;
 
+-- name: find_numbers
+-- Here and below a list of numbers or ids is an array, as in lock_held: a join may scan the whole table.
+SELECT seq, given_id FROM drumbeat.jobs WHERE given_id = ANY(ARRAY(SELECT value FROM @texts(:names))) AND given_id IS NOT NULL;
+
+-- name: list_parent_states
+WITH linked AS MATERIALIZED (
+    SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(child_seq, :numbers)
+)
+SELECT l.child_seq, p.seq, p.given_id, p.status FROM linked l JOIN drumbeat.jobs p ON p.seq = l.parent_seq
+ WHERE p.seq = ANY(ARRAY(SELECT parent_seq FROM linked)) ORDER BY p.seq;
+
+-- name: list_with_unfinished_children
+WITH linked AS MATERIALIZED (
+    SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :numbers)
+)
+SELECT DISTINCT l.parent_seq FROM linked l JOIN drumbeat.jobs c ON c.seq = l.child_seq
+ WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM linked)) AND c.status IN ('waiting', 'pending', 'claimed');
+
+-- name: reopen_children
+-- A failed parent had counted as done for these jobs. It was requeued, so they wait for it again.
+UPDATE drumbeat.jobs SET waits_for = waits_for + 1
+ WHERE status = 'waiting' AND if_failed = 'run' AND after_any = 0
+   AND seq = ANY(ARRAY(SELECT l.child_seq FROM drumbeat.job_links l WHERE l.parent_seq = CAST(:parent_seq AS bigint)));
+
+-- name: list_parents
+SELECT * FROM drumbeat.jobs
+ WHERE seq = ANY(ARRAY(SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS bigint))) ORDER BY seq;
+
+-- name: list_children
+SELECT * FROM drumbeat.jobs
+ WHERE seq = ANY(ARRAY(SELECT l.child_seq FROM drumbeat.job_links l WHERE l.parent_seq = CAST(:seq AS bigint)
+                        ORDER BY l.child_seq LIMIT CAST(:limit AS integer)))
+ ORDER BY seq;
+
 -- name: add_links
 INSERT INTO drumbeat.job_links (child_seq, parent_seq)
 SELECT CAST(e ->> 0 AS bigint), CAST(e ->> 1 AS bigint) FROM json_array_elements(CAST(:links AS json)) AS listed (e);
