@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STREAMED_ROWS = 500
+_MIGRATIONS = ("migration_", "view_", "drop_view_", "lock_migrations", "lock_counts", "recount_ended")  #: how their names begin
+_MIGRATING = 86_400.0  #: time limit in seconds for each statement of a migration, since tables can be large
 _APART = 10.0  #: time limit in seconds to connect for one query, and to run it
 
 #: Planner settings. Each statement is planned once, since planning a claim takes longer than running it. A plan made while a
@@ -178,6 +180,8 @@ class PostgresDatabase:
             return await self._load(connection, query, values)
         if isinstance(values, MayConflict):
             return await _try(connection, query, values)
+        if query.name.startswith(_MIGRATIONS):
+            return await _migrate(connection, query, values)
         return await _run(connection, query, values)
 
     async def _load(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, bulk: Bulk) -> Rows:
@@ -290,6 +294,14 @@ async def _run(
     rows: Rows = ()
     for statement in query.statements:
         rows = await connection.fetch(statement.text, *(values[name] for name in statement.parameters))
+    return rows
+
+
+async def _migrate(connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values) -> Rows:
+    rows: Rows = ()
+    for statement in query.statements:
+        given = (values[name] for name in statement.parameters)
+        rows = await connection.fetch(statement.text, *given, timeout=_MIGRATING)
     return rows
 
 
