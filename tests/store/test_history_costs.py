@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.job import AttemptOutcome, JobOutcome, JobStatus, NewJob
+from drumbeat.core.job import AttemptOutcome, IfFailed, JobId, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
@@ -98,7 +99,28 @@ async def recent_workers(store: Store) -> object:
     return await store.workers.list(POOL, gone_since=await store.now() - LEASE)
 
 
+async def flow(store: Store) -> object:
+    """A chain of three jobs: the first fails, so the others are skipped; the first is tried again and cancelled."""
+    first, second, third = (JobId(f"{uuid4()}") for _ in range(3))
+    await store.queue.push(POOL, [NewJob(payload={}, job_id=first, type="flow", max_attempts=1, workflow_id=first)])
+    await store.queue.push(
+        POOL, [NewJob(payload={}, job_id=second, after=(first,), if_failed=IfFailed.SKIP, workflow_id=first)]
+    )
+    await store.queue.push(
+        POOL, [NewJob(payload={}, job_id=third, after=(second,), if_failed=IfFailed.SKIP, workflow_id=first)]
+    )
+    [job] = await store.queue.claim(ClaimRequest(pool_id=POOL, holder=ME, lease=LEASE, types=("flow",)))
+    await store.queue.settle(ME, [JobOutcome(token=job.token, outcome=AttemptOutcome.FAILED)])
+    seen = [await store.jobs.children(first), await store.jobs.parents(second), await store.jobs.of_workflow(first)]
+    await store.jobs.workflow_counts(first)
+    await store.jobs.requeue(POOL, [first])
+    await store.jobs.cancel([first])
+    await store.upkeep.prune_some(POOL, Prunable.CANCELLED, timedelta())
+    return seen
+
+
 OPERATIONS: Sequence[Operation] = (
+    flow,
     push,
     push_unique,
     claim,
@@ -135,6 +157,7 @@ FILL = (
     f"INSERT INTO jobs ({JOB}) SELECT 'p', 'x', '{{}}', 'done', 'w', 1, n, n, n FROM numbers WHERE n <= {FINISHED}",
     f"INSERT INTO workers ({WORKER}) SELECT 'p', 'p-worker-' || n, n, 'terminated', '[]', n, n, n, n, 1, '{{}}' "
     f"FROM numbers WHERE n <= {ENDED}",
+    "INSERT INTO job_links (child_seq, parent_seq) SELECT seq + 1, seq FROM jobs WHERE lease_owner = 'w'",
 )
 
 
@@ -306,6 +329,7 @@ async def test_postgresql_touches_no_more_rows_with_a_long_history(postgres_url:
     await connection.close()
 
     assert {"list_jobs", "count_queue", "any_expired", "list_unreaped_workers", "settle_and_claim"} <= empty.keys()
+    assert {"find_numbers", "list_parent_states", "list_children", "list_with_unfinished_children"} <= empty.keys()
     assert {name: walks(found) for name, found in empty.items() if walks(found)} == {}
     for plan in (full, analysed):
         assert {name: (rows_of(found), walks(found)) for name, found in plan.items() if rows_of(found) > MOST_ROWS} == {}

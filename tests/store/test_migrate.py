@@ -129,6 +129,15 @@ async def test_what_is_missing_is_applied_in_order(url: str, offer: Callable[...
     assert await versions(url) == [*OURS, LATEST + 1, LATEST + 2]
 
 
+async def test_a_migration_may_take_longer_than_another_query(postgres_url: str, offer: Callable[..., None]) -> None:
+    async with open_store(postgres_url, create=True):
+        pass
+    offer("SELECT pg_sleep(1);")
+
+    async with open_store(f"{postgres_url}?command_timeout=0.5", check_version=False) as store:
+        assert await store.upkeep.migrate() == [LATEST + 1]
+
+
 async def test_an_older_schema_that_lacks_a_table_is_looked_at_all_the_same(url: str, offer: Callable[..., None]) -> None:
     async with open_store(url, create=True):
         pass

@@ -1,7 +1,8 @@
 """PostgreSQL decides the race of a push against the end of its parent by the parent's row lock, and outlives deadlocks."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -36,9 +37,23 @@ async def test_a_parent_that_gets_a_child_while_it_is_settled_passes_its_end_on(
     store: Store, home: PoolRow, postgres_url: str
 ) -> None:
     """The statement that ends the parent waits for the push's lock. Its snapshot is older than the link."""
+    await _add_a_child_while_its_parent_is_settled(store, home, postgres_url)
+
+
+async def test_a_stricter_default_isolation_of_the_database_changes_nothing(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    admin = await asyncpg.connect(url)
+    await admin.execute(f"ALTER DATABASE \"{url.rpartition('/')[2]}\" SET default_transaction_isolation = 'repeatable read'")
+    await admin.close()
+
+    async with open_store(url, create=True) as store:
+        await _add_a_child_while_its_parent_is_settled(store, await store.pools.create(pool("p", PoolKind.JOBS)), url)
+
+
+async def _add_a_child_while_its_parent_is_settled(store: Store, home: PoolRow, url: str) -> None:
     [parent] = await pushed(store, home, 1)
     job = await claimed(store, home)
-    rival = await asyncpg.connect(postgres_url)
+    rival = await asyncpg.connect(url)
     async with asyncio.TaskGroup() as group:
         async with rival.transaction():
             await rival.execute("UPDATE drumbeat.jobs SET has_children = 1")
@@ -109,6 +124,31 @@ async def test_a_transaction_that_deadlocks_is_run_again(store: Store, home: Poo
     await rival.close()
 
     assert tries == 2
+
+
+@pytest.mark.parametrize("operation", ["change_pending", "prune"])
+async def test_changing_and_pruning_jobs_outlive_a_deadlock(
+    store: Store, home: PoolRow, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    _, pending = await pushed(store, home, 1, 2)
+    await store.queue.settle(holder(home), [verdict(await claimed(store, home))])
+    transact, failed = PostgresDatabase.transact, False
+
+    async def deadlock_once(database: PostgresDatabase, script: Script[object]) -> object:
+        nonlocal failed
+        if failed:
+            return await transact(database, script)
+        failed = True
+        script.close()
+        raise Deadlock("two transactions waited for each other")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresDatabase, "transact", deadlock_once)
+        if operation == "prune":
+            assert await store.jobs.prune(timedelta()) == 1
+        else:
+            assert await store.jobs.change_pending(home.pool_id, [pending], priority=3) == [pending]
+    assert failed
 
 
 async def test_a_deadlock_that_comes_again_and_again_is_an_error(store: Store) -> None:

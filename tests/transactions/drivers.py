@@ -1,6 +1,7 @@
 """Every driver and framework whose connections ``push_on`` and ``complete_on`` take, behind the same few methods."""
 
 import inspect
+import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,26 @@ async def asyncpg(url: str) -> AsyncIterator[Opened]:
     import asyncpg
 
     connection = await asyncpg.connect(url)
+    try:
+        yield Opened(
+            given=connection,
+            begin=lambda: connection.execute("BEGIN"),
+            execute=connection.execute,
+            commit=lambda: connection.execute("COMMIT"),
+            rollback=lambda: connection.execute("ROLLBACK"),
+        )
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def asyncpg_json_as_objects(url: str) -> AsyncIterator[Opened]:
+    """A connection with codecs of its own, which encode and parse JSON."""
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    for name in ("json", "jsonb"):
+        await connection.set_type_codec(name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
     try:
         yield Opened(
             given=connection,
@@ -286,6 +307,7 @@ def _django_settings(url: str) -> dict[str, Any]:
 Way = Callable[[str], AbstractAsyncContextManager[Opened]]
 POSTGRES: Mapping[str, Way] = {
     "asyncpg": asyncpg,
+    "asyncpg-json-as-objects": asyncpg_json_as_objects,
     "asyncpg-pool": asyncpg_pool,
     "psycopg": psycopg,
     "psycopg-rows-as-objects": psycopg_rows_as_objects,

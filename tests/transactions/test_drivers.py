@@ -86,6 +86,35 @@ async def test_a_push_has_every_option_of_an_ordinary_push(opened: tuple[Place, 
     assert (await pool.status()).counts.delayed == 1
 
 
+async def test_nothing_is_pushed_after_a_job_that_does_not_exist(opened: tuple[Place, Opened]) -> None:
+    place, caller = opened
+    pool = await place.pool()
+    parent = await pool.push(0, job_id=f"parent-of-{pool.pool_id}")
+
+    await caller.work(WRITE)
+    for gone in ("gone", "j999999999999"):
+        with pytest.raises(NotFound, match=f"there is no job '{gone}' to wait for"):
+            await done(pool.push_on(caller.given, 1, after=[parent, gone]))
+    child = await done(pool.push_on(caller.given, 2, after=[parent]))
+    await caller.end(commit=True)
+
+    assert ([job.job_id for job in await pool.list()], await place.effects()) == ([parent, child], 1)
+
+
+@pytest.mark.parametrize("opened", ["asyncpg", "psycopg", "sqlite3"], indirect=True)
+async def test_a_push_again_finds_its_job_although_the_job_to_wait_for_is_gone(opened: tuple[Place, Opened]) -> None:
+    place, caller = opened
+    pool = await place.pool()
+    names: list[dict[str, Any]] = [{"unique_key": "k"}, {"job_id": f"own-{pool.pool_id}"}]
+    ids = [await pool.push(0, **name) for name in names]
+
+    await done(caller.begin())
+    again = [await done(pool.push_on(caller.given, 1, after=["gone"], **name)) for name in names]
+    await caller.end(commit=True)
+
+    assert (again, await pool.size()) == (ids, 2)
+
+
 @pytest.mark.parametrize("name", ["asyncpg", "psycopg", "sqlite3"])
 @pytest.mark.parametrize("options", [{}, {"group": "g"}], ids=["plain", "grouped"])
 async def test_many_jobs_are_pushed_together(name: str, options: dict[str, Any], in_postgres: Place, in_sqlite: Place) -> None:
@@ -132,6 +161,30 @@ async def test_a_job_stays_claimed_if_the_caller_rolls_back(opened: tuple[Place,
     assert (await pool.job(job.job_id)).status is JobStatus.CLAIMED
     assert (await place.effects(), (await pool.status()).counts.done) == (0, 0)
     await pool.complete(job)
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
+async def test_a_job_that_waits_becomes_ready_when_the_caller_commits_and_not_before(
+    opened: tuple[Place, Opened], commit: bool
+) -> None:
+    place, caller = opened
+    pool = await place.pool()
+    parent = await pool.push('"ä', backoff={"first": 2})
+    child = await pool.push(2, after=[parent])
+    job = await pool.claim()
+    assert job is not None
+
+    await caller.work(WRITE)
+    await done(pool.complete_on(caller.given, job, {"ok": [1, None]}))
+    before = (await pool.job(child)).status
+    await caller.end(commit=commit)
+
+    after = (await pool.job(child)).status
+    assert (before, after) == (JobStatus.WAITING, JobStatus.PENDING if commit else JobStatus.WAITING)
+    if not commit:
+        await pool.complete(job, {"ok": [1, None]})
+    ended = await pool.job(parent)
+    assert (ended.payload, ended.result, (await pool.job(child)).status) == ('"ä', {"ok": [1, None]}, JobStatus.PENDING)
 
 
 async def test_a_lost_claim_cannot_complete_its_job(opened: tuple[Place, Opened]) -> None:

@@ -5,7 +5,9 @@ import sqlite3
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import psycopg
 import pytest
@@ -13,14 +15,15 @@ from psycopg import sql
 
 import drumbeat
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.errors import InvalidInput, NotFound, StoreUnavailable
 from drumbeat.core.job import Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.worker.in_flight import InFlight
+from drumbeat.pool.worker.lease_keeper import LeaseKeeper
 from drumbeat.pool.worker.options import WorkPlan
 from drumbeat.store import open_store
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import RenewResult, Store
 from servers.pgbouncer import PgBouncer
 from servers.postgres import PostgresServer
 from transactions.drivers import POSTGRES, SQLITE
@@ -62,6 +65,70 @@ async def test_whoever_releases_a_workers_jobs_waits_for_the_commit(in_postgres:
                     await asyncio.sleep(0.01)
 
     assert (releasing.result(), (await pool.job(job.job_id)).status) == ([], JobStatus.DONE)
+
+
+async def test_other_leases_are_renewed_while_a_transaction_adds_a_child_to_a_running_job(in_postgres: Place) -> None:
+    pool = await in_postgres.pool()
+    await pool.push_many([1, 2, 3])
+    parent, other, lost = await pool.claim_many(3, lease=timedelta(minutes=1))
+    assert parent.holder is not None
+    tokens = [parent.token, other.token, lost.token]
+    await pool.release(lost)
+
+    async with open_store(f"{in_postgres.url}?schema=jobs_of_ours") as store:
+        with psycopg.connect(in_postgres.url) as connection:
+            pool.push_on(connection, 4, after=[parent.job_id])
+            first = await store.queue.renew(parent.holder, tokens, timedelta(hours=1))
+            with pytest.raises(StoreUnavailable, match="is locked by an open transaction, so its lease was not"):
+                await pool.renew(parent)
+        second = await store.queue.renew(parent.holder, tokens, timedelta(hours=1))
+
+    assert first == RenewResult(stale=(lost.token,), cancelled=(), locked=(parent.token,))
+    assert second == RenewResult(stale=(lost.token,), cancelled=())
+
+
+async def test_a_worker_does_not_count_on_a_lease_that_was_not_renewed() -> None:
+    clock = ManualClock()
+    in_flight = InFlight(WorkPlan(concurrency=2), clock, timedelta(minutes=1))
+    jobs = [Job(job_id=JobId(name), pool_id=PoolId("p"), payload=1, lease_epoch=1) for name in ("a", "b")]
+    in_flight.add(jobs, asyncio.Event())
+    claims: Any = SimpleNamespace(
+        lease=timedelta(seconds=90),
+        renew=AsyncMock(return_value=RenewResult(stale=(), cancelled=(), locked=(jobs[0].token,))),
+        expire=AsyncMock(),
+        acquire_alone_lease=AsyncMock(return_value=False),
+    )
+
+    async with asyncio.TaskGroup() as group:
+        keeping = group.create_task(LeaseKeeper(in_flight, claims, clock, lambda: None).keep())
+        await clock.advance(timedelta(seconds=70))
+        keeping.cancel()
+
+    begun = in_flight.next(0)
+    assert begun is not None
+    assert (begun.token, [outcome.token for outcome in in_flight.verdicts]) == (jobs[1].token, [jobs[0].token])
+
+
+@pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+async def test_a_transaction_that_cannot_see_a_new_child_cannot_end_its_parent(
+    in_postgres: Place, level: psycopg.IsolationLevel
+) -> None:
+    pool = await in_postgres.pool()
+    parent = await pool.push(1)
+    children = [await pool.push(2, after=[parent])]
+    job = await pool.claim()
+    assert job is not None
+
+    with psycopg.connect(in_postgres.url) as connection:
+        connection.isolation_level = level
+        connection.execute("SELECT 1 FROM effects")
+        children.append(await pool.push(3, after=[parent]))
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            pool.complete_on(connection, job)
+        connection.rollback()
+        pool.complete_on(connection, job)
+
+    assert [(await pool.job(child)).status for child in children] == [JobStatus.PENDING] * 2
 
 
 async def test_the_lease_of_a_locked_job_is_not_renewed() -> None:

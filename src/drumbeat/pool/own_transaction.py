@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from drumbeat.core.errors import InvalidInput, StaleWrite
+from drumbeat.core.errors import InvalidInput, StaleWrite, StoreUnavailable
 from drumbeat.core.job import Job, JobId, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
@@ -137,6 +137,10 @@ def complete_on(
 
 def stale_write(token: Token) -> StaleWrite:
     return StaleWrite(f"job {token.job_id} is no longer held by claim {token.epoch}; discard its result and claim again")
+
+
+def not_renewed(token: Token) -> StoreUnavailable:
+    return StoreUnavailable(f"job {token.job_id} is locked by an open transaction, so its lease was not renewed; try again")
 
 
 def then(outcome: "A | Awaitable[A]", convert: Callable[[A], B]) -> "B | Awaitable[B]":

@@ -17,7 +17,7 @@ from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.engine_change import check_engine_change
 from drumbeat.pool.job_options import new_jobs, one_job
 from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
-from drumbeat.pool.own_transaction import OwnTransactionMethods, stale_write
+from drumbeat.pool.own_transaction import OwnTransactionMethods, not_renewed, stale_write
 from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
@@ -233,10 +233,12 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
 
     async def renew(self, job: Job, lease: timedelta = timedelta(minutes=1)) -> bool:
         """Renew the lease of a claimed job. Returns True if the job must stop, because its cancellation was requested.
-        Raises StaleWrite if the job was taken back."""
+        Raises StaleWrite if the job was taken back, and StoreUnavailable if an open transaction has locked it."""
         renewed = await self._store.queue.renew(self._owner(job), [job.token], check_duration("lease", lease))
         if renewed.stale:
             raise _stale(job)
+        if renewed.locked:
+            raise not_renewed(job.token)
         return bool(renewed.cancelled)
 
     async def progress(self, job: Job, share: float, note: str | None = None) -> None:

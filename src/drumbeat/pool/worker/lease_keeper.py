@@ -44,7 +44,7 @@ class LeaseKeeper:
         if not tokens:
             return
         renewed = await self._claims.renew(tokens)
-        self._in_flight.renewed(tokens)
+        self._in_flight.renewed([token for token in tokens if token not in renewed.locked])
         for token in renewed.stale:
             if self._in_flight.forget(token):
                 log.warning("job %s was taken from this worker; stopping its handler", token.job_id)

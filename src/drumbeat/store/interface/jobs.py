@@ -56,6 +56,7 @@ class RenewResult:
 
     stale: tuple[Token, ...]  #: claims that this worker no longer holds; its writes for them are refused
     cancelled: tuple[Token, ...]  #: claims still held, of jobs with a cancel request
+    locked: tuple[Token, ...] = ()  #: claims still held, but not extended, since an open transaction has locked the job
 
 
 class Queue(Protocol):

@@ -15,6 +15,7 @@ from drumbeat.store.sql.database import Rows, Values
 from drumbeat.store.sql.queries import Query, SqlStatement
 
 _NAMED = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_NAMED_JSON = re.compile(r"CAST\((:[a-z]\w*) AS (jsonb?)\)")
 _IDLE = 0  #: psycopg's transaction status of a connection without a transaction
 _DRIVERS = {
     "asyncpg": ("Connection", "PoolConnectionProxy"),
@@ -250,5 +251,7 @@ def _percent_text(statement: SqlStatement) -> str:
 
 @lru_cache(maxsize=256)
 def _numbered_text(statement: SqlStatement) -> str:
-    """Return the SQL with its values bound as ``$1``, ``$2``, …"""
-    return _NAMED.sub(lambda found: f"${statement.parameters.index(found.group(1)) + 1}", statement.text)
+    """Return the SQL with its values bound as ``$1``, ``$2``, … JSON is bound as text, since the caller may have set a codec
+    for JSON, which would encode the text once more."""
+    text = _NAMED_JSON.sub(r"CAST(CAST(\1 AS text) AS \2)", statement.text)
+    return _NAMED.sub(lambda found: f"${statement.parameters.index(found.group(1)) + 1}", text)

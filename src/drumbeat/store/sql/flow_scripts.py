@@ -15,6 +15,7 @@ from drumbeat.store.flow_rules import (
     SKIPPED,
     FlowState,
     ParentCounts,
+    has_links,
     no_parent,
     skip_reason,
     state_after,
@@ -66,6 +67,18 @@ def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new
         if found is SKIPPED:
             reasons[number] = _reason((parent, states[parent]) for parent in each)
     yield from _write(changes, reasons, dict.fromkeys(changes, pool_id))
+
+
+def lock_known_parents(jobs: Sequence[NewJob]) -> Script[set[JobId]]:
+    """Lock the parents of jobs that are about to be pushed, apart from parents in the same push. Returns the ids of parents
+    that do not exist."""
+    if not has_links(jobs):
+        return set()
+    together = {job.job_id for job in jobs}
+    named = dict.fromkeys(parent for job in jobs for parent in job.after if parent not in together)
+    numbers = yield from _numbers(named)
+    rows = (yield "lock_parents", {"numbers": dump(sorted(numbers.values()))}) if numbers else ()
+    return named.keys() - {row_id(row) for row in rows}
 
 
 def pass_on_ends(ends: Mapping[int, JobStatus]) -> Script[set[PoolId]]:

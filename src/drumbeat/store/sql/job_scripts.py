@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists
-from drumbeat.core.job import ENDED, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, Token
+from drumbeat.core.job import ENDED, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
+from drumbeat.store.flow_rules import no_parent
 from drumbeat.store.job_outcomes import apply_outcome, apply_worker_loss, lost_attempt_outcome
 from drumbeat.store.sql.database import Row, Rows, Script, check_fence
-from drumbeat.store.sql.flow_scripts import ended_parents, pass_on_ends
+from drumbeat.store.sql.flow_scripts import ended_parents, lock_known_parents, pass_on_ends
 from drumbeat.store.sql.job_rows import attempt_row, holder_values, job_of, job_row, row_id, rows_json, tokens_json
 from drumbeat.store.sql.rows import at_us, instant
 
@@ -51,6 +52,17 @@ def existing_job(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None
         return row_id(named[0]) if named else None
     keyed = yield "find_holder_of_key", {"pool_id": pool_id, "unique_key": job["unique_key"]}
     return row_id(keyed[0]) if keyed else None
+
+
+def refuse_missing_parents(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[None]:
+    """Raise NotFound if a parent of a new job does not exist. In a transaction of the caller this runs before the push: the
+    caller may ignore the error and commit, and then no job may be left that waits for ever."""
+    missing = yield from lock_known_parents(jobs)
+    for job in jobs if missing else ():
+        gone = next((parent for parent in job.after if parent in missing), None)
+        names = {"given_id": job.job_id, "unique_key": job.unique_key}
+        if gone is not None and (yield from existing_job(pool_id, names)) is None:
+            raise no_parent(gone)
 
 
 def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:

@@ -153,7 +153,8 @@ class SqlJobs:
     async def change_pending(
         self, pool_id: PoolId, job_ids: Sequence[JobId], *, priority: int | None = None, run_at: datetime | None = None
     ) -> Sequence[JobId]:
-        changed = await self._database.transact(_change_pending(pool_id, job_ids, priority, at_us(run_at)))
+        due = at_us(run_at)
+        changed = await transact_again(self._database, lambda: _change_pending(pool_id, job_ids, priority, due))
         await self._queue.notify([pool_id] if changed else [])
         return changed
 

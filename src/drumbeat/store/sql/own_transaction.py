@@ -17,7 +17,7 @@ from drumbeat.core.worker import Holder
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.caller_connection import AwaitedDriver, BlockingDriver, awaited_driver, blocking_driver, is_awaited
 from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script, run_script_blocking
-from drumbeat.store.sql.job_scripts import settle_locked
+from drumbeat.store.sql.job_scripts import refuse_missing_parents, settle_locked
 from drumbeat.store.sql.postgres import read_apart
 from drumbeat.store.sql.postgres_dialect import dialect as postgres_dialect
 from drumbeat.store.sql.postgres_notify import channel_of
@@ -43,16 +43,17 @@ class OwnTransactions(ABC):
     name: ClassVar[str]  #: the name of the database product
 
     def push(self, connection: Any, pool_id: PoolId, jobs: Sequence[NewJob]) -> "Sequence[JobId] | Awaitable[Sequence[JobId]]":
-        """Push jobs. Workers can claim them once the caller commits. Raises NotFound if the pool does not exist."""
-        return self._run(connection, lambda: self._push(pool_id, jobs))
+        """Push jobs. Workers can claim them once the caller commits. Raises NotFound if the pool, or a job to wait for, does
+        not exist; then nothing is pushed."""
+        return self._run(connection, lambda: self._push_linked(pool_id, jobs))
 
     async def push_awaited(self, connection: Any, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         """Push jobs, like ``push``, on an asynchronous connection."""
-        return await self._run_awaited(connection, lambda: self._push(pool_id, jobs))
+        return await self._run_awaited(connection, lambda: self._push_linked(pool_id, jobs))
 
     def push_blocking(self, connection: Any, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         """Push jobs, like ``push``, on a connection that blocks."""
-        return self._run_blocking(connection, lambda: self._push(pool_id, jobs))
+        return self._run_blocking(connection, lambda: self._push_linked(pool_id, jobs))
 
     def is_awaited(self, connection: Any) -> bool:
         """Whether the connection is asynchronous. Raises InvalidInput for an object that is no known connection."""
@@ -103,6 +104,10 @@ class OwnTransactions(ABC):
             )
         yield from self._check_home()
         return (yield from self._within(driver, script()))
+
+    def _push_linked(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
+        yield from refuse_missing_parents(pool_id, jobs)
+        return (yield from self._push(pool_id, jobs))
 
     @abstractmethod
     def _queries(self) -> Mapping[str, Query]: ...

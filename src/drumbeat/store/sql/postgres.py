@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STREAMED_ROWS = 500
+_MIGRATIONS = ("migration_", "view_", "drop_view_", "lock_migrations", "lock_counts", "recount_ended")  #: how their names begin
+_MIGRATING = 86_400.0  #: time limit in seconds for each statement of a migration, since tables can be large
 _APART = 10.0  #: time limit in seconds to connect for one query, and to run it
 
 #: Planner settings. Each statement is planned once, since planning a claim takes longer than running it. A plan made while a
 #: table is empty must stay fast when it is full, so an index is read in order: LIMIT then ends the scan early.
 _PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
+
+#: Settings of a session. A statement that has waited for a lock must see what was committed meanwhile, whatever the database's
+#: default isolation is.
+_SETTINGS = {**_PLANS, "default_transaction_isolation": "read committed"}
 
 
 class PostgresDatabase:
@@ -86,7 +92,7 @@ class PostgresDatabase:
             timeout=self._connect_timeout,
             command_timeout=self._command_timeout,
             statement_cache_size=0 if pooled else 256,
-            server_settings=None if pooled else _PLANS,
+            server_settings=None if pooled else _SETTINGS,
             max_inactive_connection_lifetime=0,
             reset=_leave_as_it_is,
         )
@@ -123,7 +129,7 @@ class PostgresDatabase:
             return None
         try:
             made: asyncpg.Connection[asyncpg.Record] = await _driver().connect(
-                self._url, timeout=self._connect_timeout, command_timeout=self._command_timeout, server_settings=_PLANS
+                self._url, timeout=self._connect_timeout, command_timeout=self._command_timeout, server_settings=_SETTINGS
             )
         except driver_errors() as exc:
             raise self.translated(exc) from exc
@@ -159,7 +165,7 @@ class PostgresDatabase:
 
     async def transact(self, script: Script[T]) -> T:
         try:
-            async with self._opened().borrowed() as connection, connection.transaction():
+            async with self._opened().borrowed() as connection, connection.transaction(isolation="read_committed"):
                 return await self._drive(connection, script)
         except driver_errors() as exc:
             raise self.translated(exc) from exc
@@ -174,6 +180,8 @@ class PostgresDatabase:
             return await self._load(connection, query, values)
         if isinstance(values, MayConflict):
             return await _try(connection, query, values)
+        if query.name.startswith(_MIGRATIONS):
+            return await _migrate(connection, query, values)
         return await _run(connection, query, values)
 
     async def _load(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, bulk: Bulk) -> Rows:
@@ -286,6 +294,14 @@ async def _run(
     rows: Rows = ()
     for statement in query.statements:
         rows = await connection.fetch(statement.text, *(values[name] for name in statement.parameters))
+    return rows
+
+
+async def _migrate(connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values) -> Rows:
+    rows: Rows = ()
+    for statement in query.statements:
+        given = (values[name] for name in statement.parameters)
+        rows = await connection.fetch(statement.text, *given, timeout=_MIGRATING)
     return rows
 
 

@@ -12,7 +12,7 @@ from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome,
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.flow_rules import has_links, parents_first
-from drumbeat.store.interface import ClaimRequest, SettleResult
+from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.claim_cursor import START, ClaimCursor, CursorKey, advanced
 from drumbeat.store.sql.database import Database, Row, Rows, Script, transact_again
@@ -26,6 +26,7 @@ from drumbeat.store.sql.job_rows import (
     result_text,
     row_id,
     rows_json,
+    tokens_json,
 )
 from drumbeat.store.sql.job_scripts import (
     LockedSettlement,
@@ -40,6 +41,7 @@ from drumbeat.store.sql.postgres_push_fastpath import PushFastpath
 from drumbeat.store.sql.queue import Notifier, SqlQueue
 from drumbeat.store.sql.rows import to_us
 
+_RENEW_AGAIN = (timedelta(milliseconds=20), timedelta(milliseconds=100), timedelta(milliseconds=400))  #: pauses before retries
 _TRIES = 5  #: how often a push is tried if an existing job with the same unique key ends before it is found
 
 
@@ -127,6 +129,32 @@ class PostgresQueue(SqlQueue):
             alone = claiming.alone and not claimed
             claimed += await self.claim(replace(claiming, limit=claiming.limit - len(claimed), alone=alone))
         return SettleResult(stale=refused_tokens(verdicts, accepted), claimed=tuple(claimed))
+
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
+        """Extend claims. A job that a transaction has locked is skipped; since most locks are short, it is tried again a few
+        times."""
+        first = await super().renew(holder, tokens, lease)
+        stale, cancelled = [*first.stale], [*first.cancelled]
+        locked = await self._held(holder, stale)
+        for pause in _RENEW_AGAIN:
+            if not locked:
+                break
+            await asyncio.sleep(pause.total_seconds())
+            again = await super().renew(holder, locked, lease)
+            stale = [token for token in stale if token not in locked or token in again.stale]
+            cancelled += again.cancelled
+            locked = await self._held(holder, again.stale)
+        lost = tuple(token for token in stale if token not in locked)
+        return RenewResult(stale=lost, cancelled=tuple(cancelled), locked=tuple(locked))
+
+    async def _held(self, holder: Holder, tokens: Sequence[Token]) -> list[Token]:
+        """Return the claims that the worker still holds, without waiting for locks."""
+        if not tokens:
+            return []
+        numbers = await self.numbers(tokens)
+        rows = await self._database.read("list_held", holder_values(holder) | {"tokens": tokens_json(tokens, numbers)})
+        held = {row["seq"] for row in rows}
+        return [token for token in tokens if numbers.get(token.job_id) in held]
 
     def _is_quick(self, verdict: JobOutcome) -> bool:
         """Whether one statement can record this outcome: the job is done, and it had no children when it was claimed."""

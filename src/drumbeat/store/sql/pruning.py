@@ -4,12 +4,13 @@ import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from drumbeat.core.billing import billed_since
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import JOBS, Prunable, Pruned
-from drumbeat.store.sql.database import Database, Row, Rows, Script
+from drumbeat.store.sql.database import Database, Row, Rows, Script, transact_again
 from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.rows import at_us, dump, instant, to_us
 
@@ -58,11 +59,8 @@ class SqlPruning:
         )
         old = [row["seq"] for row in page if row["is_old"]]
         parents = {row["seq"] for row in page if row["is_old"] and row["has_children"]}
-        gone = (
-            await self._database.transact(_prune_jobs(pool_id, JobStatus(what), to_us(older_than), old, parents, self._step))
-            if old
-            else []
-        )
+        deletion = partial(_prune_jobs, pool_id, JobStatus(what), to_us(older_than), old, parents, self._step)
+        gone = await transact_again(self._database, deletion) if old else []
         if len(gone) < len(old):
             return Pruned(rows=len(gone), more=True)
         more = len(page) == _JOBS_PER_PAGE and not page[-1]["is_young"]

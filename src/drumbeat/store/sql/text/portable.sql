@@ -829,7 +829,9 @@ SELECT seq, given_id FROM drumbeat.jobs WHERE @among(given_id, :names);
 SELECT seq, given_id, status FROM drumbeat.jobs WHERE @listed(seq, :numbers) ORDER BY seq @for_update;
 
 -- name: mark_parents
-UPDATE drumbeat.jobs SET has_children = 1 WHERE @listed(seq, :numbers) AND has_children = 0;
+-- Also writes the row of a parent with other children: a transaction with an older snapshot, which cannot see the new link, then
+-- fails to end the parent. PostgreSQL reports that to a caller with REPEATABLE READ or SERIALIZABLE.
+UPDATE drumbeat.jobs SET has_children = 1 WHERE @listed(seq, :numbers);
 
 -- name: list_child_links
 SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :parents);

@@ -339,20 +339,41 @@ ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
 
 -- name: lock_held
 -- Here and below jobs are found by a list of numbers: a join planned while the table is empty may scan the whole table later.
-SELECT j.* FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
+-- All columns of a job in the order of the table. JSON is read as text: this also runs on connections of callers, whose driver
+-- may parse JSON.
+SELECT j.seq, j.pool_id, j.given_id, j.type, CAST(j.payload AS text) AS payload, j.status, j.delayed, j.priority, j.attempts,
+       j.failures, j.crashes, j.max_attempts, j.max_crashes, CAST(j.backoff AS text) AS backoff, j.timeout_us, j.unique_key,
+       j.group_key, j.group_limit, j.rate_count, j.rate_us, j.capability, j.lease_owner, j.lease_epoch, j.lease_until,
+       j.not_before, j.cancel_requested, j.progress, j.progress_note, CAST(j.result AS text) AS result, j.last_error,
+       j.created_at, j.claimed_at, j.finished_at, j.lease_pool, j.lease_instance, j.begun_at, j.suspicions, j.alone,
+       j.in_company, j.lease_us, j.lease_extended, j.workflow_id, j.waits_for, j.after_any, j.if_failed, j.has_children,
+       j.has_steps, j.events_sent
+  FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
  WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint))) AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance
    AND j.lease_epoch = v.epoch ORDER BY j.seq FOR UPDATE OF j;
 
 -- name: renew_held
--- No indexed column changes, so no index entry is written.
-UPDATE drumbeat.jobs j
+-- No indexed column changes, so no index entry is written. Skips a job that a transaction has locked, such as one that pushes a
+-- job after it: the leases of the worker's other jobs would run out meanwhile.
+WITH free AS MATERIALIZED (
+    SELECT j.seq FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
+     WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint)))
+       AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+       AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
+       FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE drumbeat.jobs
    SET lease_until = @now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0,
        in_company = 0
-  FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
- WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint))) AND j.seq = v.seq
+ WHERE seq = ANY(ARRAY(SELECT seq FROM free))
+RETURNING seq, cancel_requested;
+
+-- name: list_held
+-- Reads without waiting for a transaction that has locked a job.
+SELECT j.seq FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
+ WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint)))
    AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
-   AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
-RETURNING j.seq, j.cancel_requested;
+   AND j.lease_instance = :instance AND j.lease_epoch = v.epoch;
 
 -- name: lock_jobs_of_worker
 -- A second process waits here, and then finds the jobs no longer claimed.
@@ -520,6 +541,40 @@ DELETE FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = ANY(ARRAY(
        AND ((SELECT billed FROM home) IS NULL OR w.reaped_at < (SELECT billed FROM home))
      ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER)))
 RETURNING 1;
+
+-- name: find_numbers
+-- Here and below a list of numbers or ids is an array, as in lock_held: a join may scan the whole table.
+SELECT seq, given_id FROM drumbeat.jobs WHERE given_id = ANY(ARRAY(SELECT value FROM @texts(:names))) AND given_id IS NOT NULL;
+
+-- name: list_parent_states
+WITH linked AS MATERIALIZED (
+    SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(child_seq, :numbers)
+)
+SELECT l.child_seq, p.seq, p.given_id, p.status FROM linked l JOIN drumbeat.jobs p ON p.seq = l.parent_seq
+ WHERE p.seq = ANY(ARRAY(SELECT parent_seq FROM linked)) ORDER BY p.seq;
+
+-- name: list_with_unfinished_children
+WITH linked AS MATERIALIZED (
+    SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :numbers)
+)
+SELECT DISTINCT l.parent_seq FROM linked l JOIN drumbeat.jobs c ON c.seq = l.child_seq
+ WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM linked)) AND c.status IN ('waiting', 'pending', 'claimed');
+
+-- name: reopen_children
+-- A failed parent had counted as done for these jobs. It was requeued, so they wait for it again.
+UPDATE drumbeat.jobs SET waits_for = waits_for + 1
+ WHERE status = 'waiting' AND if_failed = 'run' AND after_any = 0
+   AND seq = ANY(ARRAY(SELECT l.child_seq FROM drumbeat.job_links l WHERE l.parent_seq = CAST(:parent_seq AS bigint)));
+
+-- name: list_parents
+SELECT * FROM drumbeat.jobs
+ WHERE seq = ANY(ARRAY(SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS bigint))) ORDER BY seq;
+
+-- name: list_children
+SELECT * FROM drumbeat.jobs
+ WHERE seq = ANY(ARRAY(SELECT l.child_seq FROM drumbeat.job_links l WHERE l.parent_seq = CAST(:seq AS bigint)
+                        ORDER BY l.child_seq LIMIT CAST(:limit AS integer)))
+ ORDER BY seq;
 
 -- name: add_links
 INSERT INTO drumbeat.job_links (child_seq, parent_seq)
