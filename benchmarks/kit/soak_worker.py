@@ -20,6 +20,7 @@ from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import JobOutcome, JobStatus, Token
 from drumbeat.core.worker import Holder
 from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.durable import step
 from drumbeat.pool.worker.handlers import describe
 from drumbeat.pool.worker.options import Mode, plan_of
 from drumbeat.settings import Settings
@@ -131,7 +132,7 @@ async def live(
         return {"epoch": context.job.lease_epoch, "worker": name}
 
     async def take_step(number: int, context: JobContext) -> None:
-        await context.step(begin_step, number, context.job.token)
+        await step(begin_step, number, context.job.token)
         journal.note("step finished", context.job.token, step=number)
 
     async def begin_step(number: int, token: Token) -> None:
