@@ -13,11 +13,12 @@ from drumbeat.store.contract.flows import FlowContract
 from drumbeat.store.contract.given import DAY, MINUTE, W1, Elapse, new_pool, unique
 from drumbeat.store.contract.given_flows import ended, linked, statuses
 from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, verdict
+from drumbeat.store.contract.linked_pools import LinkedPoolsContract
 from drumbeat.store.interface import Store
 
 
-class WorkflowContract(FlowContract):
-    """All tests of workflows: those of FlowContract, and reading, deleting and concurrent processes."""
+class WorkflowContract(FlowContract, LinkedPoolsContract):
+    """All tests of workflows: those of FlowContract and LinkedPoolsContract, and reading, deleting and concurrent processes."""
 
     async def test_waiting_jobs_are_counted_and_listed(self, store: Store, pool: PoolRow) -> None:
         parents = await pushed(store, pool, 1)

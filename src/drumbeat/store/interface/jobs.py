@@ -230,6 +230,10 @@ class Jobs(Protocol):
         """Return the jobs that wait for a job or waited for it, in the order of pushing. Raises NotFound."""
         ...
 
+    async def child_elsewhere(self, pool_id: PoolId) -> Job | None:
+        """Return an unfinished job of another pool that has a parent in this pool; None if there is none."""
+        ...
+
     async def of_workflow(
         self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
     ) -> Sequence[Job]:

@@ -12,7 +12,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import ClaimRequest, Due
-from drumbeat.store.memory.flows import pass_on_end, reopen, wait_again
+from drumbeat.store.memory.flows import child_elsewhere, pass_on_end, reopen, wait_again
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import MemoryTable, operation
 from drumbeat.store.memory.upkeep import MemoryUpkeep
@@ -197,6 +197,10 @@ class MemoryJobs(MemoryTable):
     @operation
     def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
         return self._by_number(self.state.children.get(self._get(job_id).job_id, ()))[:limit]
+
+    @operation
+    def child_elsewhere(self, pool_id: PoolId) -> Job | None:
+        return child_elsewhere(self.state, pool_id)
 
     @operation
     def of_workflow(

@@ -133,6 +133,14 @@ class RedisJobs:
     async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
         return await self._linked(job_id, "children", limit)
 
+    async def child_elsewhere(self, pool_id: PoolId) -> Job | None:
+        last: bytes | None = b""
+        while last is not None:
+            found, last = await self._database.run("job_child_elsewhere", pool_id, last, _PAGE)
+            if found is not None:
+                return job_of(found)
+        return None
+
     async def of_workflow(
         self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
     ) -> Sequence[Job]:

@@ -167,6 +167,10 @@ class SqlJobs:
         values = {"seq": (await self._row(job_id))["seq"], "limit": limit}
         return [job_of(row) for row in await self._database.read("list_children", values)]
 
+    async def child_elsewhere(self, pool_id: PoolId) -> Job | None:
+        rows = await self._database.read("find_child_elsewhere", {"pool_id": pool_id})
+        return job_of(rows[0]) if rows else None
+
     async def of_workflow(
         self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
     ) -> Sequence[Job]:

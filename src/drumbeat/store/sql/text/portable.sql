@@ -83,6 +83,7 @@ SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
 SELECT COUNT(*) AS live FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL;
 
 -- name: delete_pool
+-- All but the jobs with children: a job that gets its first child while this waits for its row is not deleted here.
 DELETE FROM drumbeat.pools WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.workers WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.events WHERE pool_id = :pool_id;
@@ -93,13 +94,16 @@ DELETE FROM drumbeat.job_attempts WHERE seq IN (SELECT seq FROM drumbeat.jobs WH
 DELETE FROM drumbeat.job_links WHERE child_seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.job_steps WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id;
-DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id AND has_children = 0;
 DELETE FROM drumbeat.job_counts WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.steps WHERE run_id = :pool_id;
 DELETE FROM drumbeat.results WHERE run_id = :pool_id;
 DELETE FROM drumbeat.executions WHERE run_id = :pool_id;
 DELETE FROM drumbeat.execution_files WHERE run_id = :pool_id;
 DELETE FROM drumbeat.runs WHERE run_id = :pool_id;
+
+-- name: delete_pool_parents
+DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id AND has_children = 1 RETURNING seq;
 
 -- name: read_events
 SELECT * FROM drumbeat.events
@@ -878,6 +882,17 @@ SELECT * FROM drumbeat.jobs
 SELECT * FROM drumbeat.jobs
  WHERE seq IN (SELECT l.child_seq FROM drumbeat.job_links l WHERE l.parent_seq = CAST(:seq AS BIGINT))
  ORDER BY seq LIMIT CAST(:limit AS INTEGER);
+
+-- name: find_child_elsewhere
+SELECT c.* FROM drumbeat.jobs p @by(jobs_with_children)
+  JOIN drumbeat.job_links l ON l.parent_seq = p.seq
+  JOIN drumbeat.jobs c ON c.seq = l.child_seq
+ WHERE p.pool_id = :pool_id AND p.has_children = 1 AND c.pool_id <> :pool_id AND c.status IN ('waiting', 'pending', 'claimed')
+ LIMIT 1;
+
+-- name: find_unfinished_child
+SELECT c.seq, c.given_id, c.pool_id FROM drumbeat.job_links l JOIN drumbeat.jobs c ON c.seq = l.child_seq
+ WHERE @listed(l.parent_seq, :numbers) AND c.status IN ('waiting', 'pending', 'claimed') LIMIT 1;
 
 -- name: list_workflow
 SELECT * FROM drumbeat.jobs

@@ -437,6 +437,10 @@ SELECT j.seq, j.has_children,
    AND j.seq > CAST(:after AS BIGINT)
  ORDER BY j.seq LIMIT :limit;
 
+-- name: delete_pool_parents
+SELECT seq FROM jobs WHERE pool_id = :pool_id AND has_children = 1;
+@if_any DELETE FROM jobs WHERE pool_id = :pool_id AND has_children = 1;
+
 -- name: prune_jobs
 SELECT seq FROM jobs WHERE seq IN (:numbers...) AND status = :status AND finished_at < @now - CAST(:age AS BIGINT)
    AND (has_children = 0 OR seq IN (:parents...));
