@@ -102,6 +102,23 @@ class WorkflowContract(FlowContract, LinkedPoolsContract):
         assert await store.jobs.children(parent) == []
         assert (await ended(store, pool)).status is JobStatus.DONE
 
+    @pytest.mark.parametrize("child_first", [False, True])
+    @pytest.mark.parametrize("if_failed", IfFailed)
+    async def test_a_parent_and_its_child_are_cancelled_together(
+        self, store: Store, pool: PoolRow, if_failed: IfFailed, child_first: bool
+    ) -> None:
+        [parent] = await pushed(store, pool, 1)
+        child = await linked(store, pool, parent, if_failed=if_failed)
+        both = [child, parent] if child_first else [parent, child]
+
+        cancelled = await store.jobs.cancel(both)
+
+        assert sorted((job.job_id, str(job.status)) for job in cancelled) == [(parent, "cancelled"), (child, "cancelled")]
+        assert await statuses(store, parent, child) == ["cancelled", "cancelled"]
+        assert [(await store.jobs.get(job_id)).last_error for job_id in both] == [None, None]
+        counts = await store.jobs.counts(pool.pool_id)
+        assert (counts.cancelled, counts.waiting, counts.pending) == (2, 0, 0)
+
     async def test_a_deleted_pool_takes_its_workflows_along(self, store: Store, pool: PoolRow) -> None:
         flow = unique("flow")
         [parent] = await pushed(store, pool, 1, workflow_id=flow)

@@ -191,7 +191,8 @@ class Jobs(Protocol):
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         """Cancel pending and waiting jobs at once, and request that workers stop claimed jobs (see ``to_stop``, ``renew``).
 
-        Returns the jobs after the change. Ignores jobs that have ended or do not exist.
+        Returns the jobs after the change. Ignores jobs that have ended or do not exist. All are cancelled before the jobs that
+        wait for them are updated, so a parent and its child can be cancelled in one call.
         """
         ...
 

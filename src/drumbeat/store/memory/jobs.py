@@ -118,11 +118,11 @@ class MemoryJobs(MemoryTable):
 
     @operation
     def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        cancelled = []
-        for job_id in dict.fromkeys(job_ids):
-            job = self.state.find_job(job_id)
-            if job and job.status in UNFINISHED:
-                cancelled.append(self._cancel(job))
+        found = filter(None, map(self.state.find_job, dict.fromkeys(job_ids)))
+        cancelled = [self._cancel(job) for job in found if job.status in UNFINISHED]
+        for job in cancelled:
+            if job.has_children and job.status in ENDED:
+                pass_on_end(self.state, job)
         return cancelled
 
     @operation
@@ -265,8 +265,6 @@ class MemoryJobs(MemoryTable):
         else:
             changed = replace(job, status=JobStatus.CANCELLED, waits_for=0, finished_at=self.state.now())
         self._rows(job.pool_id).put(changed)
-        if changed.has_children and changed.status in ENDED:
-            pass_on_end(self.state, changed)
         return changed
 
     def _requeue(self, rows: JobRows, job: Job) -> bool:

@@ -238,15 +238,17 @@ def _find(job_id: JobId) -> Script[Row | None]:
 
 
 def _cancel(job_ids: Sequence[JobId]) -> Script[tuple[list[Job], set[PoolId]]]:
-    """Cancel jobs. Returns them, and the pools in which jobs that waited for them became ready."""
-    cancelled: list[Job] = []
-    pools: set[PoolId] = set()
+    """Cancel jobs. Returns them, and the pools in which jobs that waited for them became ready.
+
+    All are cancelled before any end is passed on, so that a job is not skipped or released by another one of them.
+    """
+    changed: list[Row] = []
     for job_id in sorted(set(job_ids)):
         row = yield from _find(job_id)
-        rows = (yield "cancel_job", {"seq": row["seq"]}) if row else ()
-        cancelled += [job_of(row) for row in rows]
-        ends = ended_parents((row["seq"], JobStatus(row["status"]), bool(row["has_children"])) for row in rows)
-        pools |= yield from pass_on_ends(ends)
+        changed += (yield "cancel_job", {"seq": row["seq"]}) if row else ()
+    ends = ended_parents((row["seq"], JobStatus(row["status"]), bool(row["has_children"])) for row in changed)
+    pools = yield from pass_on_ends(ends)
+    cancelled = [job_of(row) for row in changed]
     yield from note_ended((job.pool_id, job.status) for job in cancelled)
     return cancelled, pools
 
