@@ -670,7 +670,10 @@ SELECT DISTINCT j.seq, j.lease_epoch FROM jobs j
  WHERE j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance;
 @if_any UPDATE jobs SET has_steps = 1 WHERE seq IN (:chosen...);
 DELETE FROM job_steps
- USING (SELECT e.value:seq::BIGINT AS seq, e.value:n::INTEGER AS n FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:steps{}))) e) v
+ USING (SELECT g.seq, g.n
+          FROM (SELECT e.value:seq::BIGINT AS seq, e.value:epoch::BIGINT AS epoch, e.value:n::INTEGER AS n
+                  FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:steps{}))) e) g
+          JOIN jobs j ON j.seq = g.seq AND j.lease_epoch = g.epoch) v
  WHERE job_steps.seq = v.seq AND job_steps.n = v.n AND job_steps.seq IN (:chosen...);
 INSERT INTO job_steps (seq, n, name, kind, result, error, started_at, finished_at, until, epoch)
 SELECT v.seq, v.n, v.name, v.kind, v.result, v.error, v.started_at, v.finished_at, v.until, v.epoch
