@@ -840,8 +840,18 @@ SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :
 
 -- name: lock_waiting
 -- Locked in one order, so that two processes that end parents of the same jobs do not deadlock.
-SELECT seq, pool_id, waits_for, after_any, if_failed, has_children FROM drumbeat.jobs
+SELECT seq, pool_id, waits_for, after_any, if_failed, has_children,
+       CASE WHEN attempts = 0 AND last_error IS NULL THEN 1 ELSE 0 END AS is_untried FROM drumbeat.jobs
  WHERE @listed(seq, :numbers) AND status = 'waiting' ORDER BY seq @for_update;
+
+-- name: list_waiting_after_ends
+-- The waiting jobs of a pool that have a parent that has ended.
+SELECT DISTINCT j.seq FROM drumbeat.jobs j @by(jobs_waiting)
+  JOIN drumbeat.job_links l ON l.child_seq = j.seq
+  JOIN drumbeat.jobs p ON p.seq = l.parent_seq
+ WHERE j.pool_id = :pool_id AND j.status = 'waiting' AND j.seq > CAST(:after AS BIGINT)
+   AND p.status IN ('done', 'poisoned', 'cancelled')
+ ORDER BY j.seq LIMIT CAST(:limit AS INTEGER);
 
 -- name: list_parent_numbers
 SELECT parent_seq FROM drumbeat.job_links WHERE @listed(child_seq, :numbers);
