@@ -54,6 +54,7 @@ class WorkflowContract(FlowContract, LinkedPoolsContract):
             (parents[0], {"a": 1}),
             (parents[1], [2]),
         ]
+        assert [job.job_id for job in await store.jobs.parents(child, 1)] == parents[:1]
         assert [job.job_id for job in await store.jobs.children(parents[0])] == [child]
         assert (await store.jobs.parents(parents[0]), await store.jobs.children(child)) == ([], [])
         with pytest.raises(NotFound):

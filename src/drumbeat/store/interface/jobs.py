@@ -223,8 +223,9 @@ class Jobs(Protocol):
         unique key. A job with parents that are not done waits for them again, whatever its ``if_failed``."""
         ...
 
-    async def parents(self, job_id: JobId) -> Sequence[Job]:
-        """Return the jobs that a job waits for or waited for, in the order of pushing, with their results. Raises NotFound."""
+    async def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:
+        """Return the jobs that a job waits for or waited for, in the order of pushing, with their results; at most ``limit``
+        of them. Raises NotFound."""
         ...
 
     async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:

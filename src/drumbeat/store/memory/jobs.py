@@ -191,8 +191,8 @@ class MemoryJobs(MemoryTable):
         return True
 
     @operation
-    def parents(self, job_id: JobId) -> Sequence[Job]:
-        return self._by_number(self.state.parents.get(self._get(job_id).job_id, ()))
+    def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:
+        return self._by_number(self.state.parents.get(self._get(job_id).job_id, ()))[:limit]
 
     @operation
     def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:

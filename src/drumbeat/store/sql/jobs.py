@@ -160,8 +160,9 @@ class SqlJobs:
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         return await self._database.transact(_progress(holder, token, share, note))
 
-    async def parents(self, job_id: JobId) -> Sequence[Job]:
-        return [job_of(row) for row in await self._database.read("list_parents", {"seq": (await self._row(job_id))["seq"]})]
+    async def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:
+        values = {"seq": (await self._row(job_id))["seq"], "limit": _ALL if limit is None else limit}
+        return [job_of(row) for row in await self._database.read("list_parents", values)]
 
     async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
         values = {"seq": (await self._row(job_id))["seq"], "limit": limit}

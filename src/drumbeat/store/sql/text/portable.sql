@@ -886,7 +886,8 @@ UPDATE drumbeat.jobs SET waits_for = waits_for + 1
 
 -- name: list_parents
 SELECT * FROM drumbeat.jobs
- WHERE seq IN (SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS BIGINT)) ORDER BY seq;
+ WHERE seq IN (SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS BIGINT))
+ ORDER BY seq LIMIT CAST(:limit AS INTEGER);
 
 -- name: list_children
 SELECT * FROM drumbeat.jobs
