@@ -49,7 +49,8 @@ def state_after(parents: ParentCounts, *, after_any: bool, if_failed: IfFailed) 
 
 
 def state_when_requeued(parents: ParentCounts, *, after_any: bool, if_failed: IfFailed) -> FlowState:
-    """Return the state of a requeued job from the states of all its parents: it waits for failed parents, too."""
+    """Return the state of a requeued job from the states of all its parents. It waits for unfinished and for failed parents;
+    with ``run`` failed parents count as done, and with ``skip`` they do not cancel it again."""
     policy = IfFailed.BLOCK if if_failed is IfFailed.SKIP else if_failed
     return state_after(parents, after_any=after_any, if_failed=policy)
 

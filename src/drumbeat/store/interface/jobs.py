@@ -220,7 +220,8 @@ class Jobs(Protocol):
         """Make poisoned and cancelled jobs pending again; ``job_ids`` of None: all poisoned jobs of the pool. Returns the ids.
         Resets the counts of failures, crashes and suspicions (crashes perhaps caused by another job), and drops a retry
         delay; a job that never failed keeps its delay. Its recorded steps stay. Skips a job if another unfinished job has its
-        unique key. A job with parents that are not done waits for them again, whatever its ``if_failed``."""
+        unique key. A job waits again for its unfinished and failed parents; with an ``if_failed`` of ``run`` failed parents
+        count as done, and with ``skip`` they do not cancel it again."""
         ...
 
     async def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:

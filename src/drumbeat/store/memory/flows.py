@@ -59,7 +59,7 @@ def pass_on_end(state: MemoryState, ended: Job) -> None:
 
 
 def wait_again(state: MemoryState, requeued: Job) -> Job:
-    """Return a requeued job in the state that follows from its parents': it waits for those that are not done."""
+    """Return a requeued job in the state that follows from its parents': see ``state_when_requeued``."""
     if requeued.if_failed is None:
         return requeued
     found = state_when_requeued(_count(state, requeued.job_id), after_any=requeued.after_any, if_failed=requeued.if_failed)

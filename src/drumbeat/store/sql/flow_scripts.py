@@ -94,8 +94,8 @@ def pass_on_ends(ends: Mapping[int, JobStatus]) -> Script[set[PoolId]]:
 
 
 def state_of_requeued(row: Row) -> Script[FlowState]:
-    """Return the state in which a job is requeued: it waits for parents that are not done. Locks the parents' rows, so that
-    none of them can end before the job waits again."""
+    """Return the state in which a job is requeued: see ``state_when_requeued``. Locks the parents' rows, so that none of them
+    can end before the job waits again."""
     if row["if_failed"] is None:
         return READY
     linked = yield "list_parent_numbers", {"numbers": dump([row["seq"]])}
@@ -114,7 +114,7 @@ def wait_again(number: int, state: FlowState, *, has_children: bool) -> Script[N
 
 def pass_on_missed_ends(children: Sequence[int]) -> Script[None]:
     """Set the state of waiting jobs from the states of all their parents, since a process of an older Drumbeat, which knows no
-    links, may have ended some of these. A job that was tried or skipped before was requeued: it waits for failed parents."""
+    links, may have ended some of these. A job that was tried or skipped before was requeued: see ``state_when_requeued``."""
     linked = yield "list_parent_numbers", {"numbers": dump([*children])}
     yield "lock_parents", {"numbers": dump(sorted({row["parent_seq"] for row in linked}))}
     rows = yield "lock_waiting", {"numbers": dump(sorted(children))}
