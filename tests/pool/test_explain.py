@@ -241,18 +241,17 @@ async def test_a_rate_is_seen(shop: Shop) -> None:
 
 def test_a_job_with_many_parents_names_some_of_those_that_were_read() -> None:
     done = [job(job_id=JobId(f"d{n}"), status=JobStatus.DONE) for n in range(MOST_PARENTS)]
+    pending = [job(job_id=JobId(f"p{n}")) for n in range(7)]
     waiting = job(status=JobStatus.WAITING, waits_for=1500, if_failed=IfFailed.BLOCK)
 
-    all_read = explain(
-        facts(replace(waiting, waits_for=7), parents=(*done[:3], *(job(job_id=JobId(f"p{n}")) for n in range(7))))
-    )
-    some_read = explain(facts(waiting, parents=(*done[1:], job(job_id=JobId("p")))))
-    none_open = explain(facts(waiting, parents=tuple(done)))
+    all_read = str(explain(facts(replace(waiting, waits_for=7), parents=(*done[:3], *pending))))
+    some_read = str(explain(facts(waiting, parents=(*done[1:], pending[0]))))
+    none_open = str(explain(facts(waiting, parents=tuple(done))))
 
-    assert all_read.says.startswith("it waits for 7 of 10 jobs: p0 (pending), p1 (pending), ")
-    assert all_read.says.endswith("p4 (pending) and 2 more")
-    assert some_read.says == "it waits for 1500 of at least 1000 jobs: p (pending) and 1499 more"
-    assert none_open.says == "it waits for 1500 of at least 1000 jobs"
+    assert "it waits for 7 of 10 jobs: p0 (pending), p1 (pending), " in all_read
+    assert all_read.endswith("p4 (pending) and 2 more")
+    assert some_read.endswith("it waits for 1500 of at least 1000 jobs: p0 (pending) and 1499 more")
+    assert none_open.endswith("it waits for 1500 of at least 1000 jobs")
 
 
 def test_a_job_that_must_run_alone_says_what_it_waits_for() -> None:
