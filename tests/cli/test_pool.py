@@ -187,13 +187,13 @@ def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(url: str) -> Non
 
     said = invoke("pool", "reschedule", "p", "--in", "1h", "--type", "a", store=url).output
     assert said == "rescheduled 1 of 1 matching jobs\n"
-    assert invoke("pool", "prioritise", "p", "--to", "7", store=url).output == "prioritised 2 of 2 matching jobs\n"
+    assert invoke("pool", "prioritise", "p", "--to", "7", "--all", store=url).output == "prioritised 2 of 2 matching jobs\n"
     assert [job["priority"] for job in jobs(url)] == [7, 7]
     assert (told(url, "status", "p")["jobs"]["delayed"], told(url, "status", "p")["jobs"]["ready"]) == (1, 1)
 
-    again = invoke("pool", "reschedule", "p", "--at", "2026-01-01T00:00:00", "--dry-run", store=url).output
+    again = invoke("pool", "reschedule", "p", "--all", "--at", "2026-01-01T00:00:00", "--dry-run", store=url).output
     assert again.startswith("dry run: 2 jobs would be rescheduled")
-    invoke("pool", "reschedule", "p", "--at", "2026-01-01T00:00:00", store=url)
+    invoke("pool", "reschedule", "p", "--all", "--at", "2026-01-01T00:00:00", store=url)
     assert told(url, "status", "p")["jobs"]["ready"] == 2
 
 
@@ -350,6 +350,9 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("requeue", "p", "--all", "--dry-run"), "expected --all without --limit, --dry-run and --subtree"),
         (("reschedule", "p"), "expected --at or --in, got neither"),
         (("reschedule", "p", "--at", "noon"), "expected --at as an ISO time"),
+        (("reschedule", "p", "--in", "1h"), "expected --all or a filter such as --type, got neither"),
+        (("prioritise", "p", "--to", "7"), "expected --all or a filter such as --type, got neither"),
+        (("prioritise", "p", "--to", "7", "--type", "a", "--all"), "expected --all or a filter such as --type, got both"),
         (("cancel", "p"), "expected job ids or a filter such as --status or --type, got neither"),
         (("cancel", "p", "x", "--type", "a"), "expected job ids or filters, got both"),
         (("cancel", "p", "--status", "done"), "statuses: expected only waiting, pending, claimed, got done"),

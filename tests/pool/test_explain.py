@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus, RateLimit
+from drumbeat.core.job import Attempt, AttemptOutcome, IfFailed, Job, JobId, JobStatus, RateLimit
 from drumbeat.core.job_step import JobStep, StepKind
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.pool.explain import ExplainInputs, ReasonCode, explain
+from drumbeat.pool.explain import MOST_PARENTS, ExplainInputs, ReasonCode, explain
 from drumbeat.pool.explain_inputs import read_explain_inputs
 from pool.working import Shop, seconds
 
@@ -237,6 +237,21 @@ async def test_a_rate_is_seen(shop: Shop) -> None:
     await shop.desk.complete(taken)
 
     assert (await shop.desk.explain(waits)).why is ReasonCode.RATE_LIMITED
+
+
+def test_a_job_with_many_parents_names_some_of_those_that_were_read() -> None:
+    done = [job(job_id=JobId(f"d{n}"), status=JobStatus.DONE) for n in range(MOST_PARENTS)]
+    pending = [job(job_id=JobId(f"p{n}")) for n in range(7)]
+    waiting = job(status=JobStatus.WAITING, waits_for=1500, if_failed=IfFailed.BLOCK)
+
+    all_read = str(explain(facts(replace(waiting, waits_for=7), parents=(*done[:3], *pending))))
+    some_read = str(explain(facts(waiting, parents=(*done[1:], pending[0]))))
+    none_open = str(explain(facts(waiting, parents=tuple(done))))
+
+    assert "it waits for 7 of 10 jobs: p0 (pending), p1 (pending), " in all_read
+    assert all_read.endswith("p4 (pending) and 2 more")
+    assert some_read.endswith("it waits for 1500 of at least 1000 jobs: p0 (pending) and 1499 more")
+    assert none_open.endswith("it waits for 1500 of at least 1000 jobs")
 
 
 def test_a_job_that_must_run_alone_says_what_it_waits_for() -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.core.clock import SystemClock
+from drumbeat.core.errors import Refused
 from drumbeat.core.job import AttemptOutcome, IfFailed, Job, JobId, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.pool.service import Pool
 from drumbeat.store import open_store
 from drumbeat.store.interface import ClaimRequest, Store
 
@@ -99,3 +102,38 @@ async def test_a_parent_that_fails_in_one_pool_skips_and_runs_children_in_the_ot
     assert await three.state(anyway) == (JobStatus.WAITING, 1)
     assert await three.settle(others[0], PoolId("b"))
     assert (await three.claim(PoolId("c"))).job_id == anyway
+
+
+@pytest.mark.parametrize(
+    ("if_failed", "status"), [(IfFailed.BLOCK, "waiting"), (IfFailed.SKIP, "cancelled"), (IfFailed.RUN, "pending")]
+)
+async def test_deleting_a_pool_with_unfinished_jobs_ends_them_first_for_children_in_other_pools(
+    three: Three, if_failed: IfFailed, status: str
+) -> None:
+    [parent] = await three.store.queue.push(POOLS[0], [NewJob(payload="parent")])
+    between = await three.child(POOLS[0], parent)
+    child = await three.child(POOLS[1], between, if_failed=if_failed)
+    deleted = Pool(three.store, SystemClock(), POOLS[0], "me")
+
+    if if_failed is IfFailed.SKIP:
+        assert (await deleted.delete(unfinished=True)).waiting == 1
+        assert await three.store.pools.find(POOLS[0]) is None
+    else:
+        with pytest.raises(Refused, match=f"drumbeat pool cancel b {child}"):
+            await deleted.delete(unfinished=True)
+        assert (await three.store.jobs.get(parent)).status is JobStatus.CANCELLED
+    assert (await three.state(child))[0] == status
+
+
+async def test_a_refused_deletion_keeps_the_finished_jobs(three: Three) -> None:
+    for job in await parents_in(three):
+        await three.settle(job, job.pool_id)
+    [plain] = await three.store.jobs.list(POOLS[0])
+    [parent] = await three.store.queue.push(POOLS[0], [NewJob(payload="parent")])
+    child = await three.child(POOLS[1], parent)
+    await three.settle(await three.claim(POOLS[0]), POOLS[0])
+
+    with pytest.raises(Refused, match=child):
+        await Pool(three.store, SystemClock(), POOLS[0], "me").delete(unfinished=True)
+
+    assert [job.job_id for job in await three.store.jobs.list(POOLS[0])] == [plain.job_id, parent]

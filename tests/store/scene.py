@@ -243,6 +243,8 @@ async def _add_jobs(sql: Sql) -> None:
         await sql.insert("jobs", seq=seq, given_id=f"j{seq}", **(job | state))
     ended = {"worker_id": "active", "started_at": us(EPOCH), "ended_at": us(EPOCH + SECOND), "outcome": "failed"}
     await sql.insert("job_attempts", seq=4, n=1, **ended)
+    slept = {"outcome": "suspended", "ended_at": us(EPOCH + 2 * SECOND)}
+    await sql.insert("job_attempts", seq=5, n=1, **(ended | slept))
 
 
 async def _add_results(sql: Sql) -> None:

@@ -4,11 +4,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drumbeat.core.errors import StoreError, StoreNotReady
-from drumbeat.core.job import JobId, JobStatus, NewJob
+from drumbeat.core.job import IfFailed, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import open_store
@@ -306,3 +307,46 @@ async def test_jobs_of_before_holders_had_pools_keep_their_holder(url: str, monk
 
     assert job.holder == Holder(pool_id=PoolId("p"), worker_id=WorkerId("w"))
     assert (job.begun_at, taken.job_id, taken.status) == (job.claimed_at, job.job_id, JobStatus.PENDING)
+
+
+async def test_ends_that_an_older_process_did_not_pass_on_are_passed_on(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        home, other = [await store.pools.create(pool(name, PoolKind.JOBS)) for name in ("p", "q")]
+        done, failed, later = map(JobId, ("done", "failed", "later"))
+        await store.queue.push(home.pool_id, [NewJob(payload=1, job_id=name) for name in (done, failed, later)])
+        waits: dict[str, dict[str, Any]] = {
+            "after done": {"after": (done,)},
+            "one done": {"after": (done, later)},
+            "any": {"after": (done, later), "after_any": True},
+            "blocked": {"after": (failed,)},
+            "skipped": {"after": (failed,), "if_failed": IfFailed.SKIP},
+            "below skipped": {"after": (JobId("skipped"),), "if_failed": IfFailed.SKIP},
+            "run": {"after": (failed, later), "if_failed": IfFailed.RUN},
+            "requeued": {"after": (done, failed), "if_failed": IfFailed.SKIP},
+        }
+        jobs = [NewJob(payload=1, job_id=JobId(name), **options) for name, options in waits.items()]
+        await store.queue.push(other.pool_id, jobs)
+        sql = await looking(url)
+        await sql.run("UPDATE jobs SET status = 'done', finished_at = 5 WHERE given_id = 'done'")
+        await sql.run("UPDATE jobs SET status = 'poisoned', finished_at = 5 WHERE given_id = 'failed'")
+        await sql.run("UPDATE jobs SET last_error = 'skipped', waits_for = 1 WHERE given_id = 'requeued'")
+        await sql.close()
+
+        await store.upkeep.migrate()
+        once = [await store.jobs.get(JobId(name)) for name in waits]
+        await store.upkeep.migrate()
+        twice = [await store.jobs.get(JobId(name)) for name in waits]
+        counts = await store.jobs.counts(other.pool_id)
+
+    assert {str(job.job_id): (str(job.status), job.waits_for) for job in once} == {
+        "after done": ("pending", 0),
+        "one done": ("waiting", 1),
+        "any": ("pending", 0),
+        "blocked": ("waiting", 1),
+        "skipped": ("cancelled", 0),
+        "below skipped": ("cancelled", 0),
+        "run": ("waiting", 1),
+        "requeued": ("waiting", 1),
+    }
+    assert twice == once
+    assert (counts.cancelled, counts.waiting, counts.ready) == (2, 4, 2)

@@ -24,6 +24,7 @@ from drumbeat.core.errors import (
 from drumbeat.core.event import NewEvent, start
 from drumbeat.core.job import AttemptOutcome, JobCounts, JobId, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
+from drumbeat.core.retention import Prunable
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, interface, open_store
@@ -44,6 +45,7 @@ from drumbeat.store.contract.given import (
     sample,
     taken,
 )
+from drumbeat.store.contract.given_flows import linked
 from drumbeat.store.contract.given_jobs import EVERY, claimed, claiming, holder, pushed, verdict
 from drumbeat.store.contract.job_steps import JobStepsContract
 from drumbeat.store.contract.leases import LeasesContract
@@ -57,6 +59,7 @@ from drumbeat.store.contract.workers import WorkersContract
 from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.job_ids import number_of
+from drumbeat.store.redis import jobs as jobs_of_redis, upkeep as upkeep_of_redis
 from drumbeat.store.redis.database import RedisDatabase, _driver
 from drumbeat.store.redis.record import KEPT
 from drumbeat.store.redis.scripts import load_scripts
@@ -232,6 +235,39 @@ async def test_lanes_of_equal_priority_are_claimed_in_the_order_of_pushing(store
     rest = await store.queue.claim(claiming(pool, limit=20))
 
     assert [job.payload for job in (*first, *rest)] == [2, 3, 6, 7, 10, 11, 0, 1, 4, 5, 8, 9]
+
+
+async def test_many_parents_and_children_are_read_in_pages(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_of_redis, "_PAGE", 2)
+    pool = await store.pools.create(new_pool(PoolKind.JOBS))
+    parents = [*await pushed(store, pool, *range(5))]
+    children = [await linked(store, pool, *parents) for _ in range(4)]
+
+    for limit in (None, 0, 1, 2, 3, 5, 9):
+        assert [job.job_id for job in await store.jobs.parents(children[0], limit)] == parents[:limit]
+    for limit in (0, 1, 2, 3, 4, 9):
+        assert [job.job_id for job in await store.jobs.children(parents[0], limit)] == children[:limit]
+
+
+async def test_pruning_looks_at_a_parent_that_stays_once(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep_of_redis, "_PAGE", 2)
+    pool = await store.pools.create(new_pool(PoolKind.JOBS))
+    parents = await pushed(store, pool, *range(5))
+    await linked(store, pool, *parents)
+    plain = await pushed(store, pool, *range(5))
+    await store.queue.settle(holder(pool), [verdict(job) for job in await store.queue.claim(claiming(pool, limit=10))])
+    ended = timedelta(microseconds=-1)
+
+    steps = [await store.upkeep.prune_some(pool.pool_id, Prunable.DONE, ended)]
+    while steps[-1].more:
+        steps.append(await store.upkeep.prune_some(pool.pool_id, Prunable.DONE, ended))
+
+    assert (sum(step.rows for step in steps), len(steps)) == (len(plain), 6)
+    assert [job.job_id for job in await store.jobs.list(pool.pool_id, statuses=[JobStatus.DONE])] == [*parents]
+    [child] = await store.queue.claim(claiming(pool))
+    await store.queue.settle(holder(pool), [verdict(child)])
+    await store.jobs.prune(ended)
+    assert await store.jobs.list(pool.pool_id) == []
 
 
 async def test_what_was_claimed_leaves_no_trace_in_the_queue(store: RedisStore) -> None:

@@ -1,7 +1,7 @@
 """drumbeat pool cancel, requeue, reschedule, prioritise and errors: change many jobs, and list groups of errors."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -32,6 +32,8 @@ ErrorGroupOption = Annotated[
 ]
 MostOption = Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of jobs, oldest first.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show how many jobs match, and the first of them.")]
+
+AllPendingOption = Annotated[bool, typer.Option("--all", help="All pending jobs of the pool.")]
 
 Operation = Callable[[Pool, Callable[[int], object]], Awaitable[BulkResult]]
 
@@ -164,6 +166,7 @@ def reschedule(
     pool: PoolArgument,
     at: Annotated[str | None, typer.Option("--at", help="New earliest start, such as 2026-12-24T18:00:00+01:00.")] = None,
     within: Annotated[str | None, typer.Option("--in", help="New earliest start, from now: such as 30m; 0s means now.")] = None,
+    every: AllPendingOption = False,
     job_type: TypeOption = None,
     group: GroupOption = None,
     priority: PriorityOption = None,
@@ -176,11 +179,11 @@ def reschedule(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give all pending jobs that match the filters another earliest start. Without filters: all pending jobs."""
+    """Give all pending jobs that match the filters another earliest start; with --all, every pending job."""
     if (at is None) == (within is None):
         raise InvalidInput("expected --at or --in, got " + ("neither" if at is None else "both"))
     delay, moment = None if within is None else parse_age(within), None if at is None else _moment(at)
-    selected = _filter([JobStatus.PENDING], job_type, group, priority, older_than, newer_than, error, error_group)
+    selected = _pending(_filter(None, job_type, group, priority, older_than, newer_than, error, error_group), every=every)
 
     async def change(plane: ControlPlane) -> BulkResult:
         run_at = moment or await plane.store.now() + (delay or timedelta())
@@ -201,6 +204,7 @@ def _moment(given: str) -> datetime:
 def prioritise(
     pool: PoolArgument,
     to: Annotated[int, typer.Option("--to", help="New priority; higher first.")],
+    every: AllPendingOption = False,
     job_type: TypeOption = None,
     group: GroupOption = None,
     priority: PriorityOption = None,
@@ -213,8 +217,8 @@ def prioritise(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give all pending jobs that match the filters another priority. Without filters: all pending jobs."""
-    selected = _filter([JobStatus.PENDING], job_type, group, priority, older_than, newer_than, error, error_group)
+    """Give all pending jobs that match the filters another priority; with --all, every pending job."""
+    selected = _pending(_filter(None, job_type, group, priority, older_than, newer_than, error, error_group), every=every)
     done = _operate(
         store, pool, lambda each, note: each.prioritise_where(selected, to, limit=limit, dry_run=dry_run, on_progress=note)
     )
@@ -266,6 +270,13 @@ def _filter(
         error=error,
         error_group=error_group,
     )
+
+
+def _pending(selected: JobFilter, *, every: bool) -> JobFilter:
+    """Return the filter, for pending jobs only. Raises InvalidInput unless either a filter or --all is given."""
+    if every != selected.is_empty:
+        raise InvalidInput(f"expected --all or a filter such as --type, got {'both' if every else 'neither'}")
+    return replace(selected, statuses=(JobStatus.PENDING,))
 
 
 def _by_id(

@@ -14,6 +14,7 @@ from drumbeat.pool.model import handler_command, paused_types
 from drumbeat.pool.result_ttl import is_expired
 
 MOST_NAMED = 5
+MOST_PARENTS = 1000  #: parents of a waiting job that are read to name some that have not ended
 
 
 class ReasonCode(StrEnum):
@@ -57,7 +58,7 @@ class ExplainInputs:
     types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: all types
     triggered: bool = False  #: whether a checker has ever run for the pool
     trouble: str | None = None  #: why no workers are started at the moment
-    parents: tuple[Job, ...] = ()  #: the jobs that it waits for or waited for
+    parents: tuple[Job, ...] = ()  #: the jobs that it waits for or waited for, if it waits; at most MOST_PARENTS
     steps: tuple[JobStep, ...] = ()  #: its durable steps, and the events that were sent to it
     schedule: tuple[str, ...] = ()  #: what there is to say about the schedule that pushed the job
 
@@ -126,12 +127,15 @@ def _waiting(facts: ExplainInputs) -> Reason:
     """Say for which jobs it waits, and that a failed one must be requeued before it can go on."""
     ended = ENDED if facts.job.if_failed is IfFailed.RUN else frozenset({JobStatus.DONE})
     open_ones = [parent for parent in facts.parents if parent.status not in ended]
+    left = len(open_ones) if facts.job.after_any else facts.job.waits_for
     named = ", ".join(f"{parent.job_id} ({parent.status})" for parent in open_ones[:MOST_NAMED])
-    more = f" and {len(open_ones) - MOST_NAMED} more" if len(open_ones) > MOST_NAMED else ""
+    unnamed = left - min(len(open_ones), MOST_NAMED)
+    more = f" and {unnamed} more" if unnamed > 0 else ""
+    bound = "at least " if len(facts.parents) >= MOST_PARENTS else ""
     count = (
-        f"one of {_times(len(facts.parents), 'job')}"
+        f"one of {bound}{_times(len(facts.parents), 'job')}"
         if facts.job.after_any
-        else f"{len(open_ones)} of {len(facts.parents)} jobs"
+        else f"{left} of {bound}{len(facts.parents)} jobs"
     )
     failed = [parent for parent in open_ones if parent.status in (JobStatus.POISONED, JobStatus.CANCELLED)]
     hint = (
@@ -139,7 +143,7 @@ def _waiting(facts: ExplainInputs) -> Reason:
         if failed and (len(failed) == len(open_ones) or not facts.job.after_any)
         else ""
     )
-    return Reason(why=ReasonCode.WAITING, says=f"it waits for {count}: {named}{more}{hint}")
+    return Reason(why=ReasonCode.WAITING, says=f"it waits for {count}" + (f": {named}{more}{hint}" if named else ""))
 
 
 def _poisoned(job: Job) -> str:

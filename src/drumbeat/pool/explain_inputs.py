@@ -3,7 +3,7 @@
 from drumbeat.core.job import COUNTED, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.pool.breaker import breaker_message
-from drumbeat.pool.explain import ExplainInputs
+from drumbeat.pool.explain import MOST_PARENTS, ExplainInputs
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.observe import read_streak
 from drumbeat.pool.schedules.model import schedule_names, tick_of
@@ -28,7 +28,7 @@ async def read_explain_inputs(store: Store, pool: PoolRow, job: Job) -> ExplainI
         ahead_is_more=ahead >= COUNTED,
         types=plan_of(pool).types,
         triggered=await _is_triggered(store, pool.pool_id),
-        parents=tuple(await store.jobs.parents(job.job_id)) if job.status is JobStatus.WAITING else (),
+        parents=tuple(await store.jobs.parents(job.job_id, MOST_PARENTS)) if job.status is JobStatus.WAITING else (),
         trouble=breaker_message(await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)),
         schedule=await _schedule(store, pool, job),
         steps=tuple(await store.job_steps.list(job.job_id)) if job.has_steps else (),

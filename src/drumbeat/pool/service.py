@@ -374,8 +374,9 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
     async def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts:
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.
 
-        Raises NotFound; Refused while workers are live or can still cost money, or while jobs wait or run and ``unfinished`` is
-        False. Finished jobs and old rows are deleted in short steps, so that other processes can write in between; after each
+        Raises NotFound; Refused while workers are live or can still cost money, while jobs wait or run and ``unfinished`` is
+        False, or while an unfinished job of another pool has a parent in this one (``unfinished`` first cancels the parents).
+        Finished jobs and old rows are deleted in short steps, so that other processes can write in between; after each
         step, ``on_progress`` gets the number of rows deleted so far. Then one step deletes unfinished jobs and the pool.
         If interrupted, call it again.
         """

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.errors import InvalidInput, NotFound, Refused
 from drumbeat.core.job import AlikeJobs, IfFailed, JobId, JobStatus, NewJob
+from drumbeat.core.pool import PoolId
 
 FAILED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
 
@@ -48,7 +49,8 @@ def state_after(parents: ParentCounts, *, after_any: bool, if_failed: IfFailed) 
 
 
 def state_when_requeued(parents: ParentCounts, *, after_any: bool, if_failed: IfFailed) -> FlowState:
-    """Return the state of a requeued job from the states of all its parents: it waits for failed parents, too."""
+    """Return the state of a requeued job from the states of all its parents. It waits for unfinished and for failed parents;
+    with ``run`` failed parents count as done, and with ``skip`` they do not cancel it again."""
     policy = IfFailed.BLOCK if if_failed is IfFailed.SKIP else if_failed
     return state_after(parents, after_any=after_any, if_failed=policy)
 
@@ -108,3 +110,11 @@ def _with_parents_first(count: int, within: Mapping[int, Sequence[int]]) -> list
 
 def no_parent(parent: JobId) -> NotFound:
     return NotFound(f"after: there is no job {parent!r} to wait for; name a job that exists or is in the same push")
+
+
+def needed_elsewhere(pool_id: PoolId, child: JobId, child_pool: PoolId) -> Refused:
+    """Return the error for the deletion of a pool while an unfinished job of another pool has a parent in it."""
+    return Refused(
+        f"pool {pool_id!r} cannot be deleted yet: job {child!r} of pool {child_pool!r} has not ended and needs a job of this "
+        f"pool; let it end, or cancel it: drumbeat pool cancel {child_pool} {child}"
+    )

@@ -132,6 +132,19 @@ class RecordedStepsContract(Given):
         unknown = Token(job_id=JobId(unique("gone")), epoch=1)
         assert await store.job_steps.record(holder(pool), [NewStep(token=unknown, step=new[0].step)]) == [unknown]
 
+    async def test_steps_of_two_claims_of_a_job_in_one_batch_are_told_apart(self, store: Store, pool: PoolRow) -> None:
+        await pushed(store, pool, 1)
+        before = await claimed(store, pool)
+        first = await step_of(store, before, 2, result="first")
+        await store.job_steps.record(holder(pool), [first])
+        await store.queue.settle(holder(pool), [verdict(before, AttemptOutcome.RELEASED)])
+        held = await step_of(store, await claimed(store, pool), 1, result="held")
+        late = [await step_of(store, before, position, result="late") for position in (1, 2)]
+
+        assert await store.job_steps.record(holder(pool), [held, *late]) == [before.token]
+
+        assert await store.job_steps.list(before.job_id) == [held.step, first.step]
+
     async def test_steps_outlive_a_lost_worker(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         first = await claimed(store, pool)

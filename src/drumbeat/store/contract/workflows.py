@@ -13,11 +13,12 @@ from drumbeat.store.contract.flows import FlowContract
 from drumbeat.store.contract.given import DAY, MINUTE, W1, Elapse, new_pool, unique
 from drumbeat.store.contract.given_flows import ended, linked, statuses
 from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, verdict
+from drumbeat.store.contract.linked_pools import LinkedPoolsContract
 from drumbeat.store.interface import Store
 
 
-class WorkflowContract(FlowContract):
-    """All tests of workflows: those of FlowContract, and reading, deleting and concurrent processes."""
+class WorkflowContract(FlowContract, LinkedPoolsContract):
+    """All tests of workflows: those of FlowContract and LinkedPoolsContract, and reading, deleting and concurrent processes."""
 
     async def test_waiting_jobs_are_counted_and_listed(self, store: Store, pool: PoolRow) -> None:
         parents = await pushed(store, pool, 1)
@@ -53,6 +54,7 @@ class WorkflowContract(FlowContract):
             (parents[0], {"a": 1}),
             (parents[1], [2]),
         ]
+        assert [job.job_id for job in await store.jobs.parents(child, 1)] == parents[:1]
         assert [job.job_id for job in await store.jobs.children(parents[0])] == [child]
         assert (await store.jobs.parents(parents[0]), await store.jobs.children(child)) == ([], [])
         with pytest.raises(NotFound):
@@ -100,6 +102,23 @@ class WorkflowContract(FlowContract):
 
         assert await store.jobs.children(parent) == []
         assert (await ended(store, pool)).status is JobStatus.DONE
+
+    @pytest.mark.parametrize("child_first", [False, True])
+    @pytest.mark.parametrize("if_failed", IfFailed)
+    async def test_a_parent_and_its_child_are_cancelled_together(
+        self, store: Store, pool: PoolRow, if_failed: IfFailed, child_first: bool
+    ) -> None:
+        [parent] = await pushed(store, pool, 1)
+        child = await linked(store, pool, parent, if_failed=if_failed)
+        both = [child, parent] if child_first else [parent, child]
+
+        cancelled = await store.jobs.cancel(both)
+
+        assert sorted((job.job_id, str(job.status)) for job in cancelled) == [(parent, "cancelled"), (child, "cancelled")]
+        assert await statuses(store, parent, child) == ["cancelled", "cancelled"]
+        assert [(await store.jobs.get(job_id)).last_error for job_id in both] == [None, None]
+        counts = await store.jobs.counts(pool.pool_id)
+        assert (counts.cancelled, counts.waiting, counts.pending) == (2, 0, 0)
 
     async def test_a_deleted_pool_takes_its_workflows_along(self, store: Store, pool: PoolRow) -> None:
         flow = unique("flow")

@@ -64,7 +64,7 @@ class Pools(Protocol):
     async def delete(self, pool_id: PoolId) -> None:
         """Delete a pool and everything that belongs to it. Does nothing if the pool does not exist.
 
-        Raises Refused while the pool has live workers.
+        Raises Refused while the pool has live workers, and while an unfinished job of another pool has a parent in this pool.
         """
         ...
 

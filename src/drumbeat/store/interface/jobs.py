@@ -192,7 +192,8 @@ class Jobs(Protocol):
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         """Cancel pending and waiting jobs at once, and request that workers stop claimed jobs (see ``to_stop``, ``renew``).
 
-        Returns the jobs after the change. Ignores jobs that have ended or do not exist.
+        Returns the jobs after the change. Ignores jobs that have ended or do not exist. All are cancelled before the jobs that
+        wait for them are updated, so a parent and its child can be cancelled in one call.
         """
         ...
 
@@ -220,15 +221,21 @@ class Jobs(Protocol):
         """Make poisoned and cancelled jobs pending again; ``job_ids`` of None: all poisoned jobs of the pool. Returns the ids.
         Resets the counts of failures, crashes and suspicions (crashes perhaps caused by another job), and drops a retry
         delay; a job that never failed keeps its delay. Its recorded steps stay. Skips a job if another unfinished job has its
-        unique key. A job with parents that are not done waits for them again, whatever its ``if_failed``."""
+        unique key. A job waits again for its unfinished and failed parents; with an ``if_failed`` of ``run`` failed parents
+        count as done, and with ``skip`` they do not cancel it again."""
         ...
 
-    async def parents(self, job_id: JobId) -> Sequence[Job]:
-        """Return the jobs that a job waits for or waited for, in the order of pushing, with their results. Raises NotFound."""
+    async def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:
+        """Return the jobs that a job waits for or waited for, in the order of pushing, with their results; at most ``limit``
+        of them. Raises NotFound."""
         ...
 
     async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
         """Return the jobs that wait for a job or waited for it, in the order of pushing. Raises NotFound."""
+        ...
+
+    async def child_elsewhere(self, pool_id: PoolId) -> Job | None:
+        """Return an unfinished job of another pool that has a parent in this pool; None if there is none."""
         ...
 
     async def of_workflow(

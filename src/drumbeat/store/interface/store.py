@@ -39,7 +39,8 @@ class Upkeep(Protocol):
     async def migrate(self) -> Sequence[int]:
         """Apply missing migrations and return their numbers. Safe from several processes at once.
 
-        A SQL store also recounts its ended jobs, since an older Drumbeat does not count them.
+        A SQL store also recounts its ended jobs, and updates jobs that wait for jobs that have ended, since processes of an
+        older Drumbeat that still run do neither.
         """
         ...
 

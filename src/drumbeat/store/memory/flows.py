@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from drumbeat.core.job import UNFINISHED, IfFailed, Job, JobId, JobStatus, NewJob
+from drumbeat.core.pool import PoolId
 from drumbeat.store.flow_rules import (
     FAILED,
     SKIPPED,
@@ -58,7 +59,7 @@ def pass_on_end(state: MemoryState, ended: Job) -> None:
 
 
 def wait_again(state: MemoryState, requeued: Job) -> Job:
-    """Return a requeued job in the state that follows from its parents': it waits for those that are not done."""
+    """Return a requeued job in the state that follows from its parents': see ``state_when_requeued``."""
     if requeued.if_failed is None:
         return requeued
     found = state_when_requeued(_count(state, requeued.job_id), after_any=requeued.after_any, if_failed=requeued.if_failed)
@@ -74,6 +75,14 @@ def reopen(state: MemoryState, requeued: Job) -> None:
 
 def has_unfinished_child(state: MemoryState, job_id: JobId) -> bool:
     return any(child.status in UNFINISHED for child in _jobs(state, state.children.get(job_id, ())))
+
+
+def child_elsewhere(state: MemoryState, pool_id: PoolId) -> Job | None:
+    """Return an unfinished job of another pool that has a parent in this pool."""
+    rows = state.pools.get(pool_id)
+    parents = [job.job_id for job in rows.jobs.jobs.values() if job.has_children] if rows else []
+    children = (child for parent in parents for child in _jobs(state, state.children.get(parent, ())))
+    return next((child for child in children if child.pool_id != pool_id and child.status in UNFINISHED), None)
 
 
 def _after_end(state: MemoryState, child: Job, status: JobStatus) -> FlowState:

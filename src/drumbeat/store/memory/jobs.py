@@ -12,7 +12,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import ClaimRequest, Due
-from drumbeat.store.memory.flows import pass_on_end, reopen, wait_again
+from drumbeat.store.memory.flows import child_elsewhere, pass_on_end, reopen, wait_again
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import MemoryTable, operation
 from drumbeat.store.memory.upkeep import MemoryUpkeep
@@ -118,11 +118,11 @@ class MemoryJobs(MemoryTable):
 
     @operation
     def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        cancelled = []
-        for job_id in dict.fromkeys(job_ids):
-            job = self.state.find_job(job_id)
-            if job and job.status in UNFINISHED:
-                cancelled.append(self._cancel(job))
+        found = filter(None, map(self.state.find_job, dict.fromkeys(job_ids)))
+        cancelled = [self._cancel(job) for job in found if job.status in UNFINISHED]
+        for job in cancelled:
+            if job.has_children and job.status in ENDED:
+                pass_on_end(self.state, job)
         return cancelled
 
     @operation
@@ -191,12 +191,16 @@ class MemoryJobs(MemoryTable):
         return True
 
     @operation
-    def parents(self, job_id: JobId) -> Sequence[Job]:
-        return self._by_number(self.state.parents.get(self._get(job_id).job_id, ()))
+    def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:
+        return self._by_number(self.state.parents.get(self._get(job_id).job_id, ()))[:limit]
 
     @operation
     def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
         return self._by_number(self.state.children.get(self._get(job_id).job_id, ()))[:limit]
+
+    @operation
+    def child_elsewhere(self, pool_id: PoolId) -> Job | None:
+        return child_elsewhere(self.state, pool_id)
 
     @operation
     def of_workflow(
@@ -261,8 +265,6 @@ class MemoryJobs(MemoryTable):
         else:
             changed = replace(job, status=JobStatus.CANCELLED, waits_for=0, finished_at=self.state.now())
         self._rows(job.pool_id).put(changed)
-        if changed.has_children and changed.status in ENDED:
-            pass_on_end(self.state, changed)
         return changed
 
     def _requeue(self, rows: JobRows, job: Job) -> bool:

@@ -6,7 +6,9 @@ from dataclasses import replace
 from drumbeat.core.errors import AlreadyExists, Refused
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.store.flow_rules import needed_elsewhere
 from drumbeat.store.interface import PoolChange
+from drumbeat.store.memory.flows import child_elsewhere
 from drumbeat.store.memory.state import MemoryState, MemoryTable, PoolRows, operation, plain
 
 
@@ -51,11 +53,14 @@ def make_pool(state: MemoryState, pool: PoolRow) -> PoolRows:
 
 
 def drop_pool(state: MemoryState, pool_id: PoolId) -> None:
-    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers."""
+    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, and while an unfinished
+    job of another pool has a parent in it."""
     rows = state.pools.get(pool_id)
     live = [worker.worker_id for worker in rows.workers.values() if worker.is_live] if rows else []
     if live:
         raise Refused(f"pool {pool_id} has {len(live)} live workers ({', '.join(live[:5])}); drain them first")
+    if child := child_elsewhere(state, pool_id):
+        raise needed_elsewhere(pool_id, child.job_id, child.pool_id)
     state.pools.pop(pool_id, None)
     for job_id in rows.jobs.jobs if rows else ():
         state.forget_job(job_id)

@@ -127,11 +127,19 @@ class RedisJobs:
         words = (holder_word(holder), token.job_id, token.epoch, float(share), note)
         return bool(await self._database.run("job_progress", *words))
 
-    async def parents(self, job_id: JobId) -> Sequence[Job]:
-        return await self._linked(job_id, "parents", _ALL)
+    async def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:
+        return await self._linked(job_id, "parents", _ALL if limit is None else limit)
 
     async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
         return await self._linked(job_id, "children", limit)
+
+    async def child_elsewhere(self, pool_id: PoolId) -> Job | None:
+        last: bytes | None = b""
+        while last is not None:
+            found, last = await self._database.run("job_child_elsewhere", pool_id, last, _PAGE)
+            if found is not None:
+                return job_of(found)
+        return None
 
     async def of_workflow(
         self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
@@ -151,10 +159,15 @@ class RedisJobs:
         return {JobStatus(status): count for status, count in counted.items()}
 
     async def _linked(self, job_id: JobId, which: str, limit: int) -> Sequence[Job]:
-        found = await self._database.run("job_linked", job_id, which, limit)
-        if found is None:
-            raise _no_job(job_id)
-        return jobs_of(found)
+        jobs: list[Job] = []
+        last: bytes | None = b""
+        while last is not None and len(jobs) < limit:
+            page = await self._database.run("job_linked", job_id, which, last, min(_PAGE, limit - len(jobs)))
+            if page is None:
+                raise _no_job(job_id)
+            text, last = page
+            jobs += jobs_of(text)
+        return jobs
 
     async def prune(
         self,

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from drumbeat.core.errors import NotFound
+from drumbeat.core.job import JobId
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.store.flow_rules import needed_elsewhere
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import change_words, fence_words, pool_of, pool_words
@@ -41,7 +43,9 @@ class RedisPools:
                 return pool_of(changed)
 
     async def delete(self, pool_id: PoolId) -> None:
-        await self._database.run("pool_delete", pool_id)
+        if found := await self._database.run("pool_delete", pool_id):
+            child, child_pool = found
+            raise needed_elsewhere(pool_id, JobId(child.decode()), PoolId(child_pool.decode()))
 
 
 def _no_pool(pool_id: PoolId) -> NotFound:

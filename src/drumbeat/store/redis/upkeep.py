@@ -23,6 +23,7 @@ _PRUNED_AT_ONCE = 100
 class RedisUpkeep:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
+        self._skipped: dict[tuple[PoolId, Prunable, timedelta], int] = {}  #: old jobs with unfinished children seen so far
 
     async def migrate(self) -> Sequence[int]:
         return await migrate(self._database)
@@ -58,11 +59,18 @@ class RedisUpkeep:
         if what is Prunable.EVENTS:
             return Pruned(rows=0, more=False)
         if what in JOBS:
-            rows = await self._database.run("job_prune", pool_id, str(what), to_us(older_than), _PAGE)
-        else:
-            billed = at_us(billed_since(instant(await self._database.run("now"))))
-            rows = await self._database.run("pool_prune", pool_id, str(what), to_us(older_than), billed, _PRUNED_AT_ONCE)
+            return await self._prune_jobs(pool_id, what, older_than)
+        billed = at_us(billed_since(instant(await self._database.run("now"))))
+        rows = await self._database.run("pool_prune", pool_id, str(what), to_us(older_than), billed, _PRUNED_AT_ONCE)
         return Pruned(rows=rows, more=rows > 0)
+
+    async def _prune_jobs(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        key = (pool_id, what, older_than)
+        words = (pool_id, str(what), to_us(older_than), _PAGE, self._skipped.pop(key, 0))
+        rows, skipped = await self._database.run("job_prune", *words)
+        if skipped is not None:
+            self._skipped[key] = skipped
+        return Pruned(rows=rows, more=skipped is not None)
 
     async def _row_counts(self) -> Mapping[str, int]:
         pools = await self._database.run("pool_names")

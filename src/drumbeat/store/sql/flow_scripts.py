@@ -107,8 +107,8 @@ def pass_on_ends(ends: Mapping[int, JobStatus]) -> Script[set[PoolId]]:
 
 
 def state_of_requeued(row: Row) -> Script[FlowState]:
-    """Return the state in which a job is requeued: it waits for parents that are not done. Locks the parents' rows, so that
-    none of them can end before the job waits again."""
+    """Return the state in which a job is requeued: see ``state_when_requeued``. Locks the parents' rows, so that none of them
+    can end before the job waits again."""
     if row["if_failed"] is None:
         return READY
     linked = yield "list_parent_numbers", {"numbers": dump([row["seq"]])}
@@ -123,6 +123,25 @@ def wait_again(number: int, state: FlowState, *, has_children: bool) -> Script[N
         yield "wait_again", {"numbers": dump([number]), "waits_for": state.waits_for}
     if has_children:
         yield "reopen_children", {"parent_seq": number}
+
+
+def pass_on_missed_ends(children: Sequence[int]) -> Script[None]:
+    """Set the state of waiting jobs from the states of all their parents, since a process of an older Drumbeat, which knows no
+    links, may have ended some of these. A job that was tried or skipped before was requeued: see ``state_when_requeued``."""
+    linked = yield "list_parent_numbers", {"numbers": dump([*children])}
+    yield "lock_parents", {"numbers": dump(sorted({row["parent_seq"] for row in linked}))}
+    rows = yield "lock_waiting", {"numbers": dump(sorted(children))}
+    parents = yield from _parents_of(row["seq"] for row in rows)
+    changes: dict[int, FlowState] = {}
+    for row in rows:
+        counts = ParentCounts.of([status for _, status in parents[row["seq"]]])
+        state = state_after if row["is_untried"] else state_when_requeued
+        found = state(counts, after_any=bool(row["after_any"]), if_failed=IfFailed(row["if_failed"]))
+        if found != FlowState(JobStatus.WAITING, row["waits_for"]):
+            changes[row["seq"]] = found
+    reasons = {number: _reason(parents[number]) for number, found in changes.items() if found is SKIPPED}
+    yield from _write(changes, reasons, {row["seq"]: PoolId(row["pool_id"]) for row in rows})
+    yield from pass_on_ends({row["seq"]: JobStatus.CANCELLED for row in rows if row["seq"] in reasons and row["has_children"]})
 
 
 def ended_parents(jobs: Iterable[tuple[int, JobStatus, bool]]) -> dict[int, JobStatus]:

@@ -24,7 +24,11 @@ class SqlJobSteps:
 
     async def record(self, holder: Holder, steps: Sequence[NewStep]) -> Sequence[Token]:
         numbers = await self._queue.numbers(new.token for new in steps)
-        rows = {(number, new.step.position): _values(number, new) for new in steps if (number := numbers.get(new.token.job_id))}
+        rows = {
+            (number, new.token.epoch, new.step.position): _values(number, new)
+            for new in steps
+            if (number := numbers.get(new.token.job_id))
+        }
         values = holder_values(holder) | {"steps": rows_json([*rows.values()])}
         written = await self._database.write("record_steps", values) if rows else ()
         held = {(row["seq"], row["lease_epoch"]) for row in written}

@@ -161,12 +161,17 @@ class SqlJobs:
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         return await self._database.transact(_progress(holder, token, share, note))
 
-    async def parents(self, job_id: JobId) -> Sequence[Job]:
-        return [job_of(row) for row in await self._database.read("list_parents", {"seq": (await self._row(job_id))["seq"]})]
+    async def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:
+        values = {"seq": (await self._row(job_id))["seq"], "limit": _ALL if limit is None else limit}
+        return [job_of(row) for row in await self._database.read("list_parents", values)]
 
     async def children(self, job_id: JobId, limit: int = 1000) -> Sequence[Job]:
         values = {"seq": (await self._row(job_id))["seq"], "limit": limit}
         return [job_of(row) for row in await self._database.read("list_children", values)]
+
+    async def child_elsewhere(self, pool_id: PoolId) -> Job | None:
+        rows = await self._database.read("find_child_elsewhere", {"pool_id": pool_id})
+        return job_of(rows[0]) if rows else None
 
     async def of_workflow(
         self, workflow_id: str, *, statuses: Sequence[JobStatus] = (), after: JobId | None = None, limit: int = 1000
@@ -235,15 +240,17 @@ def _find(job_id: JobId) -> Script[Row | None]:
 
 
 def _cancel(job_ids: Sequence[JobId]) -> Script[tuple[list[Job], set[PoolId]]]:
-    """Cancel jobs. Returns them, and the pools in which jobs that waited for them became ready."""
-    cancelled: list[Job] = []
-    pools: set[PoolId] = set()
+    """Cancel jobs. Returns them, and the pools in which jobs that waited for them became ready.
+
+    All are cancelled before any end is passed on, so that a job is not skipped or released by another one of them.
+    """
+    changed: list[Row] = []
     for job_id in sorted(set(job_ids)):
         row = yield from _find(job_id)
-        rows = (yield "cancel_job", {"seq": row["seq"]}) if row else ()
-        cancelled += [job_of(row) for row in rows]
-        ends = ended_parents((row["seq"], JobStatus(row["status"]), bool(row["has_children"])) for row in rows)
-        pools |= yield from pass_on_ends(ends)
+        changed += (yield "cancel_job", {"seq": row["seq"]}) if row else ()
+    ends = ended_parents((row["seq"], JobStatus(row["status"]), bool(row["has_children"])) for row in changed)
+    pools = yield from pass_on_ends(ends)
+    cancelled = [job_of(row) for row in changed]
     yield from note_ended((job.pool_id, job.status) for job in cancelled)
     return cancelled, pools
 

@@ -6,9 +6,13 @@ from typing import Any
 from drumbeat.core.errors import AlreadyExists, NotFound, Refused
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.store.flow_rules import needed_elsewhere
 from drumbeat.store.interface import PoolChange
-from drumbeat.store.sql.database import Database, Script, check_fence
+from drumbeat.store.sql.database import Database, Script, check_fence, transact_again
+from drumbeat.store.sql.job_rows import row_id
 from drumbeat.store.sql.rows import at_us, dump, pool_of, thresholds_json
+
+_PARENTS_AT_ONCE = 1000  #: deleted jobs whose children one query looks for
 
 
 class SqlPools:
@@ -37,7 +41,7 @@ class SqlPools:
         return await self._database.transact(_change_pool(pool_id, change, fence))
 
     async def delete(self, pool_id: PoolId) -> None:
-        await self._database.transact(delete_pool(pool_id))
+        await transact_again(self._database, lambda: delete_pool(pool_id))
 
 
 def no_pool(pool_id: str) -> NotFound:
@@ -71,9 +75,18 @@ def _pool_values(pool: PoolRow) -> dict[str, Any]:
 
 
 def delete_pool(pool_id: PoolId) -> Script[None]:
-    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers."""
+    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, and while an unfinished
+    job of another pool has a parent in it.
+
+    The children are read after their parents are deleted: a push that adds one has either committed before, or it finds no
+    parent."""
     yield "lock_pool", {"pool_id": pool_id}
     live = (yield "count_live_workers", {"pool_id": pool_id})[0]["live"]
     if live:
         raise Refused(f"pool {pool_id!r} still has {live} live workers; drain them first")
     yield "delete_pool", {"pool_id": pool_id}
+    parents = [row["seq"] for row in (yield "delete_pool_parents", {"pool_id": pool_id})]
+    for first in range(0, len(parents), _PARENTS_AT_ONCE):
+        numbers = dump(parents[first : first + _PARENTS_AT_ONCE])
+        if children := (yield "find_unfinished_child", {"numbers": numbers}):
+            raise needed_elsewhere(pool_id, row_id(children[0]), PoolId(children[0]["pool_id"]))

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import ProgressCallback
 from drumbeat.store.pruning import prune_all
-from drumbeat.store.sql.database import Database, Script
+from drumbeat.store.sql.database import Database, Script, transact_again
+from drumbeat.store.sql.flow_scripts import pass_on_missed_ends
 from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
 from drumbeat.store.sql.pruning import SqlPruning
 from drumbeat.store.sql.rows import instant, to_us
@@ -39,6 +41,7 @@ TABLES = (
 )
 
 
+_CHILDREN_AT_ONCE = 500  #: waiting jobs that one transaction checks
 _FEWEST_PAGES = 1000  #: free space below this many pages, or below a quarter of the file, is kept for reuse
 
 
@@ -53,7 +56,9 @@ class SqlUpkeep:
         schema = await self._database.transact(find_schema())
         schema.refuse_newer(self._database.location)
         schema.refuse_unfinished(self._database.location)
-        return await self._database.transact(_migrate_and_recount())
+        applied = await self._database.transact(_migrate_and_recount())
+        await self._pass_on_missed_ends()
+        return applied
 
     async def check(self) -> StoreReport:
         schema = await self._database.transact(find_schema())
@@ -76,6 +81,18 @@ class SqlUpkeep:
             problems=problems,
             limits=self._database.traits.limits,
         )
+
+    async def _pass_on_missed_ends(self) -> None:
+        """Update the jobs that wait for jobs that a process of an older Drumbeat has ended, since it knows no links."""
+        for pool in await self._database.read("list_pools", {"kind": None}):
+            after = 0
+            while True:
+                values = {"pool_id": pool["pool_id"], "after": after, "limit": _CHILDREN_AT_ONCE}
+                numbers = [row["seq"] for row in await self._database.read("list_waiting_after_ends", values)]
+                if not numbers:
+                    break
+                after = numbers[-1]
+                await transact_again(self._database, partial(pass_on_missed_ends, numbers))
 
     async def _row_counts(self) -> Mapping[str, int]:
         return {table: (await self._database.read(f"count_{table}"))[0]["rows"] for table in TABLES}

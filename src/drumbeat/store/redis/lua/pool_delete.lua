@@ -1,15 +1,23 @@
 -- needs: tell, moves, jobs, lanes, verdicts, flows
 -- In one script, so no worker joins between the check for live workers and the deletion. Leases stay: an epoch is never reused.
+-- Returns the id and the pool of an unfinished job of another pool that has a parent in this pool; then nothing is deleted.
 local pool = ARGV[1]
 local live = call('ZRANGE', key(pool, 'live'), 0, 4)
 if #live > 0 then
   local many = call('ZCARD', key(pool, 'live'))
   refuse('Refused', 'pool ' .. pool .. ' has ' .. many .. ' live workers (' .. table.concat(live, ', ') .. '); drain them first')
 end
+local numbers = call('ZRANGE', key(pool, 'jobs'), 0, -1)
+for _, number in ipairs(numbers) do
+  if call('HGET', job_key(number), 'kids') then
+    local child, home = child_elsewhere(number, pool)
+    if child then return {call('HGET', job_key(child), 'id') or string.format('j%012d', child), home} end
+  end
+end
 for _, worker in ipairs(call('ZRANGE', key(pool, 'workers'), 0, -1)) do
   call('DEL', worker_key(pool, worker))
 end
-for _, number in ipairs(call('ZRANGE', key(pool, 'jobs'), 0, -1)) do
+for _, number in ipairs(numbers) do
   local job = call('HMGET', job_key(number), 'id', 'owner', 'iff', 'kids', 'wf', 'steps')
   if job[1] then call('HDEL', prefix .. 'job_names', job[1]) end
   if job[2] then call('SREM', held_key(job[2]), number) end

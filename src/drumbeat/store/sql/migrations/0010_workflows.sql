@@ -7,6 +7,7 @@ ALTER TABLE drumbeat.jobs ADD COLUMN after_any INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE drumbeat.jobs ADD COLUMN if_failed TEXT;
 ALTER TABLE drumbeat.jobs ADD COLUMN has_children INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX jobs_waiting ON drumbeat.jobs (pool_id, seq) WHERE status = 'waiting';
+CREATE INDEX jobs_with_children ON drumbeat.jobs (pool_id, seq) WHERE has_children = 1;
 CREATE INDEX jobs_of_workflow ON drumbeat.jobs (workflow_id, seq) WHERE workflow_id IS NOT NULL;
 DROP INDEX drumbeat.jobs_by_key;
 CREATE UNIQUE INDEX jobs_by_key ON drumbeat.jobs (pool_id, unique_key)

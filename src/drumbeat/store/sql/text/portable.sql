@@ -83,6 +83,7 @@ SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
 SELECT COUNT(*) AS live FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL;
 
 -- name: delete_pool
+-- All but the jobs with children: a job that gets its first child while this waits for its row is not deleted here.
 DELETE FROM drumbeat.pools WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.workers WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.events WHERE pool_id = :pool_id;
@@ -93,13 +94,16 @@ DELETE FROM drumbeat.job_attempts WHERE seq IN (SELECT seq FROM drumbeat.jobs WH
 DELETE FROM drumbeat.job_links WHERE child_seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.job_steps WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id;
-DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id AND has_children = 0;
 DELETE FROM drumbeat.job_counts WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.steps WHERE run_id = :pool_id;
 DELETE FROM drumbeat.results WHERE run_id = :pool_id;
 DELETE FROM drumbeat.executions WHERE run_id = :pool_id;
 DELETE FROM drumbeat.execution_files WHERE run_id = :pool_id;
 DELETE FROM drumbeat.runs WHERE run_id = :pool_id;
+
+-- name: delete_pool_parents
+DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id AND has_children = 1 RETURNING seq;
 
 -- name: read_events
 SELECT * FROM drumbeat.events
@@ -838,8 +842,18 @@ SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :
 
 -- name: lock_waiting
 -- Locked in one order, so that two processes that end parents of the same jobs do not deadlock.
-SELECT seq, pool_id, waits_for, after_any, if_failed, has_children FROM drumbeat.jobs
+SELECT seq, pool_id, waits_for, after_any, if_failed, has_children,
+       CASE WHEN attempts = 0 AND last_error IS NULL THEN 1 ELSE 0 END AS is_untried FROM drumbeat.jobs
  WHERE @listed(seq, :numbers) AND status = 'waiting' ORDER BY seq @for_update;
+
+-- name: list_waiting_after_ends
+-- The waiting jobs of a pool that have a parent that has ended.
+SELECT DISTINCT j.seq FROM drumbeat.jobs j @by(jobs_waiting)
+  JOIN drumbeat.job_links l ON l.child_seq = j.seq
+  JOIN drumbeat.jobs p ON p.seq = l.parent_seq
+ WHERE j.pool_id = :pool_id AND j.status = 'waiting' AND j.seq > CAST(:after AS BIGINT)
+   AND p.status IN ('done', 'poisoned', 'cancelled')
+ ORDER BY j.seq LIMIT CAST(:limit AS INTEGER);
 
 -- name: list_parent_numbers
 SELECT parent_seq FROM drumbeat.job_links WHERE @listed(child_seq, :numbers);
@@ -874,12 +888,24 @@ UPDATE drumbeat.jobs SET waits_for = waits_for + 1
 
 -- name: list_parents
 SELECT * FROM drumbeat.jobs
- WHERE seq IN (SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS BIGINT)) ORDER BY seq;
+ WHERE seq IN (SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS BIGINT))
+ ORDER BY seq LIMIT CAST(:limit AS INTEGER);
 
 -- name: list_children
 SELECT * FROM drumbeat.jobs
  WHERE seq IN (SELECT l.child_seq FROM drumbeat.job_links l WHERE l.parent_seq = CAST(:seq AS BIGINT))
  ORDER BY seq LIMIT CAST(:limit AS INTEGER);
+
+-- name: find_child_elsewhere
+SELECT c.* FROM drumbeat.jobs p @by(jobs_with_children)
+  JOIN drumbeat.job_links l ON l.parent_seq = p.seq
+  JOIN drumbeat.jobs c ON c.seq = l.child_seq
+ WHERE p.pool_id = :pool_id AND p.has_children = 1 AND c.pool_id <> :pool_id AND c.status IN ('waiting', 'pending', 'claimed')
+ LIMIT 1;
+
+-- name: find_unfinished_child
+SELECT c.seq, c.given_id, c.pool_id FROM drumbeat.job_links l JOIN drumbeat.jobs c ON c.seq = l.child_seq
+ WHERE @listed(l.parent_seq, :numbers) AND c.status IN ('waiting', 'pending', 'claimed') LIMIT 1;
 
 -- name: list_workflow
 SELECT * FROM drumbeat.jobs

@@ -437,6 +437,10 @@ SELECT j.seq, j.has_children,
    AND j.seq > CAST(:after AS BIGINT)
  ORDER BY j.seq LIMIT :limit;
 
+-- name: delete_pool_parents
+SELECT seq FROM jobs WHERE pool_id = :pool_id AND has_children = 1;
+@if_any DELETE FROM jobs WHERE pool_id = :pool_id AND has_children = 1;
+
 -- name: prune_jobs
 SELECT seq FROM jobs WHERE seq IN (:numbers...) AND status = :status AND finished_at < @now - CAST(:age AS BIGINT)
    AND (has_children = 0 OR seq IN (:parents...));
@@ -666,7 +670,10 @@ SELECT DISTINCT j.seq, j.lease_epoch FROM jobs j
  WHERE j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance;
 @if_any UPDATE jobs SET has_steps = 1 WHERE seq IN (:chosen...);
 DELETE FROM job_steps
- USING (SELECT e.value:seq::BIGINT AS seq, e.value:n::INTEGER AS n FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:steps{}))) e) v
+ USING (SELECT g.seq, g.n
+          FROM (SELECT e.value:seq::BIGINT AS seq, e.value:epoch::BIGINT AS epoch, e.value:n::INTEGER AS n
+                  FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:steps{}))) e) g
+          JOIN jobs j ON j.seq = g.seq AND j.lease_epoch = g.epoch) v
  WHERE job_steps.seq = v.seq AND job_steps.n = v.n AND job_steps.seq IN (:chosen...);
 INSERT INTO job_steps (seq, n, name, kind, result, error, started_at, finished_at, until, epoch)
 SELECT v.seq, v.n, v.name, v.kind, v.result, v.error, v.started_at, v.finished_at, v.until, v.epoch

@@ -113,6 +113,14 @@ local function has_unfinished_child(number)
   return false
 end
 
+-- An unfinished child of a job that is in another pool than this one, and that pool.
+local function child_elsewhere(number, pool)
+  for _, child in ipairs(call('ZRANGE', children_key(number), 0, -1)) do
+    local status, home = unpack(call('HMGET', job_key(child), 'status', 'pool'))
+    if home ~= pool and is_unfinished(status) then return child, home end
+  end
+end
+
 -- Remove a deleted job from the sets of its workflow and of its parents.
 local function forget_links(number, workflow)
   if workflow then call('ZREM', workflow_key(workflow), number) end
