@@ -163,10 +163,10 @@ def test_steps_are_told() -> None:
     found = explain(facts(job(), steps=(sent, DONE_STEP, sleep_until(LATER), received, failed, awaited("x", position=5))))
 
     assert found.steps == (
-        "event 'approval' was sent at 2026-01-01 12:00:00 UTC: 'yes'",
-        "step 1 charge: finished at 2026-01-01 12:00:01 UTC in 1.500 s, result {'charged': 7}",
+        "event 'approval' was sent at 2026-01-01 12:00:00 UTC: \"yes\"",
+        'step 1 charge: finished at 2026-01-01 12:00:01 UTC in 1.500 s, result {"charged": 7}',
         "step 2 sleep: since 2026-01-01 12:00:00 UTC until 2026-01-01 12:05:00 UTC",
-        "step 3 event 'approval': finished at 2026-01-01 12:05:00 UTC in 300.000 s, result 'yes'",
+        "step 3 event 'approval': finished at 2026-01-01 12:05:00 UTC in 300.000 s, result \"yes\"",
         "step 4 pack: finished at 2026-01-01 12:00:01 UTC in 1.500 s, failed: ValueError: too big",
         "step 5 waits for event 'x' since 2026-01-01 12:00:00 UTC",
     )
