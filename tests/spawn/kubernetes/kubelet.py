@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from spawn.marked import end_marked
+
 MARK = "KUBERNETES_SIMULATOR_CONTAINER"  #: an environment variable by which all processes of a container are found
 
 
@@ -81,7 +83,7 @@ class PodRun:
         began = moment()
         self._changed({"running": {"startedAt": began}})
         code = self._process.wait()
-        end_marked(self._uid)
+        end_marked(MARK, self._uid)
         shown = code if code >= 0 else 128 - code
         reason = "Completed" if code == 0 else "Error"
         ended = {"exitCode": shown, "reason": reason, "startedAt": began, "finishedAt": moment()}
@@ -124,25 +126,6 @@ def expanded(word: str, environment: Mapping[str, str]) -> str:
             result.append(word[at])
             at += 1
     return "".join(result)
-
-
-def end_marked(uid: str) -> None:
-    """End what is left of a container, as the end of its first process does in a container, and wait until it is gone."""
-    mark = f"{MARK}={uid}".encode()
-    while _kill_marked(mark):
-        time.sleep(0.005)
-
-
-def _kill_marked(mark: bytes) -> int:
-    """Kill the processes with this mark. Returns how many there were; one that only waits to be reaped has no mark any more."""
-    count = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                if mark in (entry / "environ").read_bytes():
-                    count += 1
-                    os.kill(int(entry.name), signal.SIGKILL)
-    return count
 
 
 def moment() -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from spawn.marked import end_marked
+
 MARK = "SPCS_SIMULATOR_CONTAINER"  #: an environment variable by which all processes of a container are found
 
 
@@ -78,18 +80,8 @@ class ContainerRun:
             return
         self._changed(None)
         code = self._process.wait()
-        end_marked(self._identity)
+        end_marked(MARK, self._identity)
         self._changed(code if code >= 0 else 128 - code)
-
-
-def end_marked(identity: str) -> None:
-    """End what is left of a container, as the end of its first process does in a container."""
-    mark = f"{MARK}={identity}".encode()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                if mark in (entry / "environ").read_bytes():
-                    os.kill(int(entry.name), signal.SIGKILL)
 
 
 def moment() -> str:

@@ -145,6 +145,17 @@ async def followed(page: Page, link: Locator) -> None:
     raise AssertionError(f"expected {link} to lead away from {before}")
 
 
+async def pressed(button: Locator, shows: Locator) -> None:
+    """Press a button, again if need be, until something shows: a click while the page moves may miss the button."""
+    for _ in range(5):
+        await button.click()
+        with suppress(NotInTime):
+            await shows.wait_for(timeout=PATIENCE_MS / 5)
+            return
+    told = await button.page.get_by_role("alert").all_inner_texts()
+    raise AssertionError(f"expected {button} to show {shows}, got these messages: {told}")
+
+
 @cache
 def axe() -> str:
     """axe-core as its Python package brings it."""

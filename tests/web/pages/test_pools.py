@@ -13,7 +13,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import open_store
 from drumbeat.store.interface import ClaimRequest
-from web.pages.browsing import PHONE, check_accessible, check_fits, followed, opened, picture
+from web.pages.browsing import PHONE, check_accessible, check_fits, followed, opened, picture, pressed
 from web.pages.scene import MAIL
 from web.pages.served import Served
 
@@ -186,11 +186,9 @@ async def test_the_schedules_of_a_pool_are_shown_paused_and_resumed(page: Page, 
     await expect(table).to_contain_text("active")
     await expect(page.get_by_text("no process has looked after the schedules of timed yet")).to_be_visible()
     await check_accessible(page)
-    await table.get_by_role("button", name="Pause").click()
-    await expect(table).to_contain_text("paused")
-    await table.get_by_role("button", name="Resume").click()
+    await pressed(table.get_by_role("button", name="Pause"), table.get_by_text("paused", exact=True))
+    await pressed(table.get_by_role("button", name="Resume"), table.get_by_text("active", exact=True))
 
-    await expect(table).to_contain_text("active")
     async with drumbeat.connect(served.store) as db:
         assert not (await db.pool("timed").schedules.get("nightly")).schedule.paused
 
