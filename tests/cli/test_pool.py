@@ -113,7 +113,7 @@ def test_pools_are_listed_with_their_counts(url: str) -> None:
     pushed(url, 1, 2)
 
     assert [(each["pool_id"], each["ready"]) for each in told(url, "list")] == [("p", 2)]
-    assert invoke("pool", "list", store=url).output.split()[9:12] == ["p", "2", "0"]
+    assert invoke("pool", "list", store=url).output.split()[10:13] == ["p", "2", "0"]
 
 
 def test_a_pool_is_deleted_with_its_jobs(url: str) -> None:

@@ -264,7 +264,7 @@ async def test_jobs_pushed_meanwhile_are_left(store: Store, clock: ManualClock, 
     ("selected", "message"),
     [
         ({}, "expected a filter with at least one field, got none"),
-        ({"statuses": ["done"]}, "statuses: expected only pending, claimed, got done; other jobs cannot be cancelled"),
+        ({"statuses": ["done"]}, "statuses: expected only waiting, pending, claimed, got done; other jobs cannot be cancelled"),
     ],
 )
 async def test_a_filter_that_selects_too_much_is_refused(store: Store, selected: dict[str, Any], message: str) -> None:

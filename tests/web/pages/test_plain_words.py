@@ -126,7 +126,10 @@ def test_the_form_that_changes_many_jobs_says_which_jobs_are_meant_if_no_status_
         form._operation.value = action
         offered.append(list(form._fields["statuses"].options.values()))
 
-    assert offered == [["poisoned jobs", "poisoned", "cancelled"], ["unfinished jobs", "ready or delayed", "in progress"]]
+    assert offered == [
+        ["poisoned jobs", "poisoned", "cancelled"],
+        ["unfinished jobs", "waiting for other jobs", "ready or delayed", "in progress"],
+    ]
 
 
 def test_every_limit_of_a_decision_has_a_label() -> None:

@@ -568,7 +568,9 @@ UPDATE drumbeat.jobs SET waits_for = waits_for + 1
 
 -- name: list_parents
 SELECT * FROM drumbeat.jobs
- WHERE seq = ANY(ARRAY(SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS bigint))) ORDER BY seq;
+ WHERE seq = ANY(ARRAY(SELECT l.parent_seq FROM drumbeat.job_links l WHERE l.child_seq = CAST(:seq AS bigint)
+                        ORDER BY l.parent_seq LIMIT CAST(:limit AS integer)))
+ ORDER BY seq;
 
 -- name: list_children
 SELECT * FROM drumbeat.jobs
