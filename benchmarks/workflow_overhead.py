@@ -3,7 +3,7 @@
 The workflow: a first job, 100 after it, 98 after each of these, a callback for each of the 100 groups, and a last job after
 all callbacks. One worker with empty jobs; the time is that from the push of all jobs until the last has ended. Workflow and
 plain jobs take turns in rounds, and in who goes first, so that a busy machine slows both; medians of the rounds count. Celery
-runs on Redis with results, as chords need them; its plain tasks store results too.
+runs on Redis with results, as chords need them; its plain tasks store results too; it takes minutes, so it has three rounds.
 Goal: a job of a workflow costs at most 25 % more than a plain one.
 
 python benchmarks/workflow_overhead.py --stores sqlite postgresql redis
@@ -112,7 +112,7 @@ def measure_ours(url: str, size: Size, rounds: int) -> Seconds:
 def measure_celery(size: Size, rounds: int) -> Seconds:
     """Raises PeerMissing."""
     python, seconds = python_with("celery-chord", CELERY, "hiredis"), Seconds()
-    with RedisServer() as redis, _celery_worker(python, url := redis.new_database()):
+    with RedisServer() as redis, _celery_worker(python, url := redis.url()):
         for n in range(-1, rounds):
             say(f"  round {n + 1} of {rounds}")
             for kind in ("flow", "plain") if n % 2 else ("plain", "flow"):
@@ -146,7 +146,7 @@ def main() -> None:
     if not chosen.no_celery:
         say(f"Celery: {size.jobs} jobs")
         try:
-            found["celery"] = measure_celery(size, rounds)
+            found["celery"] = measure_celery(size, min(rounds, 3))
         except PeerMissing as exc:
             say(f"without Celery: {exc}")
     rows = []
