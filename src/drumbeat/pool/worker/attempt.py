@@ -10,6 +10,7 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.job import ENDED, LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, retry_delay
+from drumbeat.core.job_step import JobStep
 from drumbeat.core.plain import time_span
 from drumbeat.pool.envelope import needs_envelope, open_envelope
 from drumbeat.pool.middleware import AttemptCall, MiddlewareChain
@@ -48,17 +49,15 @@ class AttemptRunner:
     steps: StepStore | None = None  #: reads and records the steps of jobs
     plugins: PoolPlugins = NO_PLUGINS
 
-    async def verdict(self, held: InFlightJob, begin: Begin | None = None, confirm: Confirm | None = None) -> JobOutcome:
+    def verdict(
+        self, held: InFlightJob, begin: Begin | None = None, confirm: Confirm | None = None
+    ) -> Coroutine[Any, Any, JobOutcome]:
         """Run a job's handler and return the outcome. Raises CancelledError, if the task that calls this is cancelled, and what
         ``confirm`` raises. ``begin`` is called first; if it raises TakenAway, the handler is not called. ``confirm`` returns
         the outcome of a handler that has called ``complete_on``."""
-        current = CURRENT_JOB.set(held.context)
-        try:
-            if self.plugins.middleware is None:
-                return await self._confirmed(held, begin, confirm)
-            return await self._with_hooks(held, begin, confirm, self.plugins.middleware)
-        finally:
-            CURRENT_JOB.reset(current)
+        if self.plugins.middleware is None:
+            return self._confirmed(held, begin, confirm)
+        return self._with_hooks(held, begin, confirm, self.plugins.middleware)
 
     async def _confirmed(
         self,
@@ -67,12 +66,15 @@ class AttemptRunner:
         confirm: Confirm | None,
         before: Callable[[], Awaitable[None]] | None = None,
     ) -> JobOutcome:
+        current = CURRENT_JOB.set(held.context)
         try:
             outcome = await self._verdict(held, begin, before)
         except Exception as exc:
             log.exception("failed to determine the outcome of job %s; it counts as failed", held.job.job_id)
             error = f"its outcome could not be determined: {type(exc).__name__}"
             outcome = JobOutcome(token=held.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)
+        finally:
+            CURRENT_JOB.reset(current)
         return outcome if confirm is None or not held.context.settles_itself else await confirm(held, outcome)
 
     async def _with_hooks(
@@ -87,13 +89,16 @@ class AttemptRunner:
             started.append(call)
             await middleware.call("before_attempt", call)
 
-        outcome = None
+        outcome, current = None, CURRENT_JOB.set(held.context)
         try:
-            outcome = await self._confirmed(held, begin, confirm, before)
+            try:
+                outcome = await self._confirmed(held, begin, confirm, before)
+            finally:
+                for call in started:
+                    call.outcome, call.exception = outcome, held.context.exception
+                    await _unless_stopped(held, middleware.ended(call))
         finally:
-            for call in started:
-                call.outcome, call.exception = outcome, held.context.exception
-                await _unless_stopped(held, middleware.ended(call))
+            CURRENT_JOB.reset(current)
         return outcome
 
     async def _verdict(
@@ -165,16 +170,24 @@ class AttemptRunner:
             held.context.read_parents_by(partial(self._parents, self.read_parents), asyncio.get_running_loop())
             if has_outputs(held.context.payload):
                 held.context.job = await self._with_outputs(self.read_parents, held.context.job)
-        held.context.most_bytes = self.plugins.most_bytes
+        if self.plugins.large is not None:
+            held.context.most_bytes = self.plugins.most_bytes
         if self.steps is not None:
-            recorded = await self.steps.read(held.job.job_id) if held.job.has_steps else ()
-            now, threads = partial(self._store_time, held), self.executor.run_in_thread
-            held.context.steps = AttemptSteps(held.job, recorded, self.steps, now, threads, lambda: held.context.is_locked)
+            loop = asyncio.get_running_loop()
+            held.context.make_steps = partial(self._steps, held, self.steps, loop)
+            if held.job.has_steps:
+                held.context.steps = self._steps(held, self.steps, loop, await self.steps.read(held.job.job_id))
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))
         ignored = value is None or held.context.settles_itself
         return None if ignored else await self.plugins.sealed_result(held.job, value)
+
+    def _steps(
+        self, held: InFlightJob, store: StepStore, loop: asyncio.AbstractEventLoop, recorded: Sequence[JobStep] = ()
+    ) -> AttemptSteps:
+        now, threads = partial(self._store_time, held), self.executor.run_in_thread
+        return AttemptSteps(held.job, recorded, store, loop, now, threads, lambda: held.context.is_locked)
 
     async def _in_time(self, held: InFlightJob, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
         held.context.deadline = self.clock.now() + limit

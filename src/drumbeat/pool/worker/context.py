@@ -1,6 +1,7 @@
 """What a handler gets with a job: the job, its deadline, and how to report progress, failures and completion."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -17,6 +18,7 @@ Tell = Callable[[float, str | None], None]
 ReadParents = Callable[[JobId], Coroutine[Any, Any, Sequence[Job]]]
 AskParents = Callable[[], Sequence[Job]]
 R = TypeVar("R")
+_FIRST_STEP = threading.Lock()  #: held while a job begins its first step
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -39,6 +41,17 @@ class JobFailure(Exception):
 class JobContext:
     """What a handler can know about the job it runs, and how it reports progress. Safe to use from any thread."""
 
+    cancelled = False  #: True: the job must stop; a handler in a thread should check this and return
+    headers: Mapping[str, str] = _NO_HEADERS  #: text that middleware has added to the job when it was pushed
+    exception: BaseException | None = None  #: what the handler raised
+    most_bytes = MOST_BYTES  #: the largest result that can be stored, in bytes of JSON
+    settles_itself = False  #: the handler has called ``complete_on``: only the commit of its transaction counts
+    is_locked = False  #: a transaction of the handler has locked the job, so that its lease cannot be renewed
+    steps: AttemptSteps | None = None  #: its durable steps; None: it has begun none
+    make_steps: Callable[[], AttemptSteps] | None = None  #: for the first step; None: this process cannot record any
+    _read_parents: tuple[ReadParents, asyncio.AbstractEventLoop] | None = None
+    _ask_parents: AskParents | None = None
+
     def __init__(
         self,
         job: Job,
@@ -51,17 +64,8 @@ class JobContext:
         called with the new value when ``is_locked`` is set."""
         self.job = job
         self.deadline = deadline  #: when the attempt times out; None: never
-        self.cancelled = False  #: True: the job must stop; a handler in a thread should check this and return
-        self.headers: Mapping[str, str] = _NO_HEADERS  #: text that middleware has added to the job when it was pushed
-        self.exception: BaseException | None = None  #: what the handler raised
-        self.most_bytes = MOST_BYTES  #: the largest result that can be stored, in bytes of JSON
-        self.settles_itself = False  #: the handler has called ``complete_on``: only the commit of its transaction counts
-        self.is_locked = False  #: a transaction of the handler has locked the job, so that its lease cannot be renewed
-        self.steps: AttemptSteps | None = None  #: its durable steps; None: this process cannot record any
         self.store_url = store_url
         self._tell = tell
-        self._read_parents: tuple[ReadParents, asyncio.AbstractEventLoop] | None = None
-        self._ask_parents: AskParents | None = None
         self._on_lock = on_lock
 
     @property
@@ -144,11 +148,18 @@ class JobContext:
 
     def _durable(self) -> AttemptSteps:
         if self.steps is None:
+            with _FIRST_STEP:  # a handler may begin steps in several threads
+                if self.steps is None:
+                    self.steps = self._new_steps()
+        return self.steps
+
+    def _new_steps(self) -> AttemptSteps:
+        if self.make_steps is None:
             raise InvalidInput(
                 "expected a job that a worker runs with the executor async or threads, got one that runs without a store; "
                 "durable steps cannot be recorded here"
             )
-        return self.steps
+        return self.make_steps()
 
     def progress(self, share: float, note: object = None) -> None:
         """Report progress from 0 to 1, with a note. The latest is stored, at most twice a second. Raises InvalidInput."""

@@ -110,20 +110,21 @@ class AttemptSteps:
         job: Job,
         recorded: Sequence[JobStep],
         store: StepStore,
+        loop: asyncio.AbstractEventLoop,
         now: Callable[[], datetime],
         run_in_thread: RunInThread,
         is_locked: Callable[[], bool] = lambda: False,
     ) -> None:
         """``recorded``: what earlier attempts have recorded, and the events; ``now`` returns the time by the store's clock;
         ``run_in_thread`` runs the plain functions of an async handler; ``is_locked`` returns whether the handler has locked the
-        job by ``complete_on``. Created on the worker's event loop, to which ``store`` and ``run_in_thread`` belong."""
+        job by ``complete_on``. ``loop`` is the worker's event loop, to which ``store`` and ``run_in_thread`` belong."""
         self.suspension: Suspension | None = None  #: the attempt must end: the job sleeps or waits for an event
         self._job = job
         self._store = store
         self._now = now
         self._run_in_thread = run_in_thread
         self._is_locked = is_locked
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._recorded = {step.position: step for step in recorded if step.position > 0}
         self._events = {step.name: step for step in recorded if step.kind is StepKind.SENT}
         self._received: set[str] = set()  #: the events that this attempt has received

@@ -208,8 +208,8 @@ WITH gate AS MATERIALIZED (
     UPDATE drumbeat.jobs j
        SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = gate.now
       FROM gate, unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
-     WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.has_children = 0 AND j.seq = v.seq AND j.lease_epoch = v.epoch
-       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+     WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
+       AND CASE WHEN j.status = 'claimed' AND j.has_children = 0 AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
                      AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
     RETURNING j.seq, j.pool_id
 ), counted AS (
@@ -250,8 +250,8 @@ WITH done AS (
     UPDATE drumbeat.jobs j
        SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = @now
       FROM unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
-     WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.has_children = 0 AND j.seq = v.seq AND j.lease_epoch = v.epoch
-       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+     WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
+       AND CASE WHEN j.status = 'claimed' AND j.has_children = 0 AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
                      AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
     RETURNING j.seq, j.pool_id
 ), counted AS (
