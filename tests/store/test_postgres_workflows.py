@@ -37,7 +37,7 @@ async def test_a_parent_that_gets_a_child_while_it_is_settled_passes_its_end_on(
     store: Store, home: PoolRow, postgres_url: str
 ) -> None:
     """The statement that ends the parent waits for the push's lock. Its snapshot is older than the link."""
-    await _add_a_child_while_its_parent_is_settled(store, home, postgres_url)
+    await _check_a_child_added_while_its_parent_is_settled(store, home, postgres_url)
 
 
 async def test_a_stricter_default_isolation_of_the_database_changes_nothing(new_database: Callable[[], str]) -> None:
@@ -47,10 +47,10 @@ async def test_a_stricter_default_isolation_of_the_database_changes_nothing(new_
     await admin.close()
 
     async with open_store(url, create=True) as store:
-        await _add_a_child_while_its_parent_is_settled(store, await store.pools.create(pool("p", PoolKind.JOBS)), url)
+        await _check_a_child_added_while_its_parent_is_settled(store, await store.pools.create(pool("p", PoolKind.JOBS)), url)
 
 
-async def _add_a_child_while_its_parent_is_settled(store: Store, home: PoolRow, url: str) -> None:
+async def _check_a_child_added_while_its_parent_is_settled(store: Store, home: PoolRow, url: str) -> None:
     [parent] = await pushed(store, home, 1)
     job = await claimed(store, home)
     rival = await asyncpg.connect(url)

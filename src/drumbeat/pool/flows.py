@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from uuid import uuid4
 
-from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.errors import InvalidInput, JobEnded, NotFound
 from drumbeat.core.job import ENDED, UNFINISHED, IfFailed, Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.flow_rules import FAILED
@@ -142,7 +142,16 @@ async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
     return requeued
 
 
-async def blocking_parent(store: Store, job: Job) -> Job | None:
+async def check_not_blocked(store: Store, job: Job) -> None:
+    """Raise JobEnded if a waiting job cannot run before a failed job is requeued."""
+    if failed := await _blocking_parent(store, job):
+        why = f": {failed.last_error.splitlines()[0]}" if failed.last_error else ""
+        raise JobEnded(
+            f"job {job.job_id} waits for job {failed.job_id}, which is {failed.status}{why}; requeue that job to go on"
+        )
+
+
+async def _blocking_parent(store: Store, job: Job) -> Job | None:
     """Return a failed job that must be requeued before a waiting job can run, because this or a job before it waits for it."""
     queue = [job]
     for waiting in queue:

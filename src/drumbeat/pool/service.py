@@ -345,22 +345,14 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
                 raise JobEnded(f"job {job_id} is {job.status}" + (f": {job.last_error}" if job.last_error else ""))
             timed_out = limit is not None and self._clock.elapsed() >= limit
             if job.status is JobStatus.WAITING and (timed_out or self._clock.elapsed() >= look_at):
-                await self._check_not_blocked(job)
+                from drumbeat.pool.flows import check_not_blocked
+
+                await check_not_blocked(self._store, job)
                 look_at = self._clock.elapsed() + (look_every := min(look_every * 2, _SLOWEST_LOOK))
             if timed_out:
                 raise TimeoutError(f"job {job_id} was not done in time: it is still {job.status}")
             await self._clock.sleep(pause)
             pause = min(pause * 1.5, _SLOWEST_POLL)
-
-    async def _check_not_blocked(self, job: Job) -> None:
-        """Raise JobEnded if a waiting job cannot run before a failed job is requeued."""
-        from drumbeat.pool.flows import blocking_parent
-
-        if failed := await blocking_parent(self._store, job):
-            why = f": {failed.last_error.splitlines()[0]}" if failed.last_error else ""
-            raise JobEnded(
-                f"job {job.job_id} waits for job {failed.job_id}, which is {failed.status}{why}; requeue that job to go on"
-            )
 
     async def cancel(self, *job_ids: str) -> Sequence[Job]:
         """Cancel jobs: pending jobs at once, running jobs within about a second, when their worker polls for cancellations."""
