@@ -4,6 +4,8 @@ A script is a generator. It yields the name and values of a query, receives the 
 logic is written once for asynchronous drivers (PostgreSQL) and blocking ones (SQLite). If a script raises, it is rolled back.
 """
 
+import asyncio
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Queue, StoreTraits
 from drumbeat.store.sql.queries import SqlTable
 
-_TRIES = 4  #: how often a transaction is tried again after a deadlock, less one
+_PAUSES = (0.01, 0.05, 0.2, 0.5)  #: longest pauses, in seconds, before a transaction is tried again after a deadlock
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -147,12 +149,13 @@ async def run_script(script: Script[T], perform: Callable[[str, Values | Bulk | 
 
 
 async def transact_again(database: Database, make: Callable[[], Script[T]]) -> T:
-    """Run a script in one transaction, and run a new one if the database rolled it back because of a deadlock."""
-    for _ in range(_TRIES):
+    """Run a script in one transaction, and run a new one if the database rolled it back because of a deadlock. Each new try
+    comes after a random pause, or else it could lock the same rows before the other transaction gets them."""
+    for pause in _PAUSES:
         try:
             return await database.transact(make())
         except Deadlock:
-            continue
+            await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - nothing is secret
     return await database.transact(make())
 
 
