@@ -174,7 +174,7 @@ class Battle:
 
     def watch(self) -> None:
         """Two processes must never be one worker, and no pool may have more than its maximum."""
-        names = Counter(name for process in self.ground.processes() if (name := _worker_of(process)) is not None)
+        names = Counter(name for process in self.ground.processes() if (name := _worker_of(process)) and not _is_fork(process))
         self.toll.wrong += [f"{name} runs {count} times" for name, count in names.items() if count > 1]
         pools = Counter(pool_id for pool_id, _ in names)
         self.toll.wrong += [f"{count} workers of {name} run" for name, count in pools.items() if count > POLICY.max_workers]
@@ -214,6 +214,15 @@ def _worker_of(process: psutil.Process) -> tuple[str, str] | None:
         return None
     named = [words[words.index(option) + 1] for option in ("--run-id", "--worker-id") if option in words]
     return (named[0], named[1]) if len(named) == 2 else None
+
+
+def _is_fork(process: psutil.Process) -> bool:
+    """Whether a process is a worker's child that has not begun its own program yet: until then it has the worker's command."""
+    try:
+        parent = process.parent()
+        return parent is not None and _worker_of(parent) == _worker_of(process)
+    except psutil.Error:
+        return True
 
 
 async def fought(seed: int, ground: Ground) -> Toll:
