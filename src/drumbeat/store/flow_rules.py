@@ -1,5 +1,6 @@
 """Rules that every store follows for jobs that wait for other jobs, as pure functions."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -72,6 +73,12 @@ def skip_reason(parent: JobId, status: JobStatus) -> str:
 def has_links(jobs: Sequence[NewJob]) -> bool:
     """Whether any of these jobs waits for other jobs."""
     return bool(jobs.like.after) if isinstance(jobs, AlikeJobs) else any(job.after for job in jobs)
+
+
+def links_within(jobs: Sequence[NewJob]) -> Counter[JobId]:
+    """Count, by the chosen id of each parent among these jobs, its children among them."""
+    together = {job.job_id for job in jobs if job.job_id is not None}
+    return Counter(parent for job in jobs for parent in dict.fromkeys(job.after) if parent in together)
 
 
 def parents_first(jobs: Sequence[NewJob]) -> list[int]:

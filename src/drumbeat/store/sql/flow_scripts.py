@@ -4,7 +4,7 @@ A job is linked to its parents while their rows are locked, and a job that ends 
 is seen either by the push (the parent has ended) or by the end of the parent (it finds the child).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from drumbeat.core.job import ENDED, IfFailed, JobId, JobStatus, NewJob
@@ -16,6 +16,7 @@ from drumbeat.store.flow_rules import (
     FlowState,
     ParentCounts,
     has_links,
+    links_within,
     no_parent,
     skip_reason,
     state_after,
@@ -30,30 +31,36 @@ from drumbeat.store.sql.rows import dump
 _Parents = Mapping[int, Sequence[tuple[JobId, JobStatus]]]  #: by the number of a job: the ids and states of its parents
 
 
-def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new: Iterable[int]) -> Script[None]:
+def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new: Mapping[int, int]) -> Script[None]:
     """Link jobs that were just inserted as waiting to their parents, and set the state that follows from the parents' states.
 
-    ``ids`` are the ids of ``jobs``, ``new`` the positions of those that did not exist before, each after its parents. Raises
-    NotFound if a parent does not exist.
+    ``ids`` are the ids of ``jobs``. ``new``: by the position of each job that did not exist before, the number of its row, each
+    after its parents; these rows count the links of ``links_within``. Raises NotFound if a parent does not exist.
     """
+    if not has_links(jobs):
+        return
     chosen = {job.job_id: ids[place] for place, job in reversed([*enumerate(jobs)]) if job.job_id is not None}
     parents = {
         place: [*dict.fromkeys(chosen.get(parent, parent) for parent in jobs[place].after)]
         for place in new
         if jobs[place].after
     }
+    numbers = {ids[place]: number for place, number in new.items()}
+    states = dict.fromkeys(numbers, JobStatus.PENDING)
+    links = Counter(parent for each in parents.values() for parent in each)
+    older = [parent for parent in links if parent not in numbers]
+    older_numbers = yield from _numbers(older)
+    rows = (yield "lock_parents", {"numbers": dump(sorted(older_numbers.values()))}) if older_numbers else ()
+    states |= {row_id(row): JobStatus(row["status"]) for row in rows}
+    for parent in older:
+        if parent not in states:
+            raise no_parent(parent)
+    counted = Counter({name: count for name, count in links_within(jobs).items() if name in numbers})
+    numbers |= older_numbers
+    yield from _count_links({numbers[name]: links[name] - counted[name] for name in links.keys() | counted.keys()})
     if not parents:
         return
-    named = dict.fromkeys(parent for each in parents.values() for parent in each)
-    numbers = yield from _numbers([*named, *(ids[place] for place in parents)])
-    rows = yield "lock_parents", {"numbers": dump(sorted(numbers[name] for name in named if name in numbers))}
-    states = {row_id(row): JobStatus(row["status"]) for row in rows}
-    for name in named:
-        if name not in states:
-            raise no_parent(name)
-    yield "mark_parents", {"numbers": dump([row["seq"] for row in rows])}
-    links = [(numbers[ids[place]], numbers[parent]) for place, each in parents.items() for parent in each]
-    yield "add_links", {"links": dump(links)}
+    yield "add_links", {"links": dump([(numbers[ids[place]], numbers[name]) for place, each in parents.items() for name in each])}
     changes: dict[int, FlowState] = {}
     reasons: dict[int, str] = {}
     for place, each in parents.items():
@@ -67,6 +74,16 @@ def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new
         if found is SKIPPED:
             reasons[number] = _reason((parent, states[parent]) for parent in each)
     yield from _write(changes, reasons, dict.fromkeys(changes, pool_id))
+
+
+def _count_links(more: Mapping[int, int]) -> Script[None]:
+    """Add to the number of links of each parent, by the number of its row."""
+    parents: defaultdict[int, list[int]] = defaultdict(list)
+    for number, links in sorted(more.items()):
+        parents[links].append(number)
+    for links, numbers in parents.items():
+        if links:
+            yield "mark_parents", {"numbers": dump(numbers), "links": links}
 
 
 def lock_known_parents(jobs: Sequence[NewJob]) -> Script[set[JobId]]:

@@ -133,8 +133,8 @@ def are_plain(jobs: Sequence[NewJob]) -> bool:
     return is_plain(jobs.like) if isinstance(jobs, AlikeJobs) else all(map(is_plain, jobs))
 
 
-def new_job_values(job: NewJob) -> dict[str, Any]:
-    """Return the query values that insert a new job with all its options."""
+def new_job_values(job: NewJob, children: int = 0) -> dict[str, Any]:
+    """Return the query values that insert a new job with all its options; ``children``: how many jobs of the push wait for it."""
     rate = job.group_rate
     return {
         "given_id": job.job_id,
@@ -158,6 +158,7 @@ def new_job_values(job: NewJob) -> dict[str, Any]:
         "waits_for": inserted_waits(job),
         "after_any": int(job.after_any),
         "if_failed": str(job.if_failed) if job.after else None,
+        "has_children": children,
     }
 
 

@@ -1,6 +1,7 @@
 """The job queue in PostgreSQL: a plain push, claim or completion is one statement and one round trip."""
 
 import asyncio
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +12,7 @@ from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.store.flow_rules import has_links, parents_first
+from drumbeat.store.flow_rules import has_links, links_within, parents_first
 from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.claim_cursor import START, ClaimCursor, CursorKey, advanced
@@ -64,7 +65,6 @@ class PostgresQueue(SqlQueue):
         self._statement_notifier = notifier
         self._fastpath = fastpath
         self._cursors: dict[CursorKey, ClaimCursor] = {}
-        self._parents: set[JobId] = set()  #: claimed jobs that others wait for; they are settled by a longer transaction
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None:
         """Wake workers that wait for jobs. Claims then read the queue from its start, since an earlier job might be ready."""
@@ -102,8 +102,8 @@ class PostgresQueue(SqlQueue):
     ) -> SettleResult:
         first = one_outcome_per_job(verdicts)
         numbers = await self.numbers(verdict.token for verdict in first)
-        done = [verdict for verdict in first if self._is_quick(verdict)]
-        others = [verdict for verdict in first if not self._is_quick(verdict)]
+        done = [verdict for verdict in first if verdict.outcome is AttemptOutcome.DONE]
+        others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
         began, cursor = self._cursor(claiming)
         values = done_values(holder, done, numbers) | (_claim_values(claiming, cursor) if claiming else {})
         query = "settle_and_claim" if claiming and claiming.limit > 0 else "settle_done"
@@ -117,15 +117,18 @@ class PostgresQueue(SqlQueue):
         if claiming is not None and claims and not rows:
             raise no_pool(claiming.pool_id)
         accepted |= _tokens_of(done, numbers, set(rows[0]["settled"]) if claims else {row["seq"] for row in rows})
+        freed = rows[0]["freed_pools"] if claims else ()
+        await self.notify(freed)
         late = [verdict for verdict in done if verdict.token not in accepted and verdict.token.job_id in numbers]
         accepted |= await self._settle_late(holder, late, numbers)
         for job_id in numbers:
             self._chosen_ids.pop(job_id, None)
-            self._parents.discard(job_id)
         if claiming is None or not claims:
             return SettleResult(stale=refused_tokens(verdicts, accepted))
         claimed = self._claimed_jobs(claiming, await self._with_missed_jobs(claiming, rows, began, cursor))
-        if len(claimed) < claiming.limit and any(verdict.token in accepted for verdict in late):
+        if freed:
+            self._cursors.clear()  # the jobs may be earlier in the queue than those that were claimed
+        if len(claimed) < claiming.limit and (freed or any(verdict.token in accepted for verdict in late)):
             alone = claiming.alone and not claimed
             claimed += await self.claim(replace(claiming, limit=claiming.limit - len(claimed), alone=alone))
         return SettleResult(stale=refused_tokens(verdicts, accepted), claimed=tuple(claimed))
@@ -156,22 +159,13 @@ class PostgresQueue(SqlQueue):
         held = {row["seq"] for row in rows}
         return [token for token in tokens if numbers.get(token.job_id) in held]
 
-    def _is_quick(self, verdict: JobOutcome) -> bool:
-        """Whether one statement can record this outcome: the job is done, and it had no children when it was claimed."""
-        return verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id not in self._parents
-
     async def _settle_late(self, holder: Holder, late: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> set[Token]:
-        """Record outcomes that the first statement did not: the job is no longer held, or got children since its claim."""
+        """Record outcomes that the first statement did not: the job is no longer held, or it got a child at that moment."""
         if not late:
             return set()
         settled = await transact_again(self._database, lambda: settle_locked(holder, late, numbers))
         await self.notify(settled.pools)
         return set(settled.held)
-
-    def _claimed_jobs(self, claiming: ClaimRequest, rows: Sequence[Row]) -> list[Job]:
-        jobs = super()._claimed_jobs(claiming, rows)
-        self._parents.update(job.job_id for job in jobs if job.has_children)
-        return jobs
 
     def _cursor(self, claiming: ClaimRequest | None) -> tuple[float, ClaimCursor]:
         """Return the current time, and the cursor (position in the queue) at which the claim starts to read."""
@@ -211,13 +205,13 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:
         check_chosen_job_id(job)
-    order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
+    order, links = (parents_first(jobs), links_within(jobs)) if has_links(jobs) else (range(len(jobs)), Counter())
     if not (yield "find_pool", {"pool_id": pool_id}):
         raise no_pool(pool_id)
-    found, new = yield from _push(pool_id, [new_job_values(jobs[place]) for place in order])
+    found, new = yield from _push(pool_id, [new_job_values(jobs[place], links[jobs[place].job_id]) for place in order])
     placed = {place: found[n] for n, place in enumerate(order)}
     ids = [placed[place] for place in range(len(jobs))]
-    yield from link_jobs(pool_id, jobs, ids, [order[n] for n in sorted(new)])
+    yield from link_jobs(pool_id, jobs, ids, {order[n]: number for n, number in sorted(new.items())})
     if channel is not None:
         yield "notify", {"channel": channel}
     return ids
@@ -249,11 +243,11 @@ def _pushed(pool_id: PoolId, jobs: Sequence[NewJob], rows: Rows) -> list[JobId]:
     return job_ids_of(sorted(row[0] for row in rows))
 
 
-def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[tuple[list[JobId], set[int]]]:
+def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[tuple[list[JobId], dict[int, int]]]:
     """Insert the new jobs, and find the existing job for each duplicate; try again if that job has ended meanwhile. Returns the
-    id of each job, and the positions of the jobs that are new."""
+    id of each job, and by the position of each new job the number of its row."""
     ids: dict[int, JobId] = {}
-    added: set[int] = set()
+    added: dict[int, int] = {}
     for _ in range(_TRIES):
         missing = [place for place in range(len(jobs)) if place not in ids]
         if not missing:
@@ -267,20 +261,19 @@ def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[tuple[li
 
 def _assign_ids(
     pool_id: PoolId, jobs: Sequence[Mapping[str, Any]], places: Sequence[int], rows: Rows, ids: dict[int, JobId]
-) -> Script[set[int]]:
+) -> Script[dict[int, int]]:
     """Store in ``ids`` the id of each job at an index in ``places``: the id of its new row in ``rows`` or, without a new row,
     the id of the existing job with the same id or unique key. Stores no id for a job if the existing job is gone by now.
-    Returns the indices of the jobs with a new row."""
-    added: set[int] = set()
-    in_order = sorted(rows, key=lambda row: int(row["seq"]))
-    new = [((row["given_id"], row["unique_key"]), row_id(row)) for row in in_order]
+    Returns the number of each new row by the index of its job."""
+    added: dict[int, int] = {}
+    new: defaultdict[tuple[str | None, str | None], deque[Row]] = defaultdict(deque)
+    for row in sorted(rows, key=lambda row: int(row["seq"])):
+        new[row["given_id"], row["unique_key"]].append(row)
     for place in places:
         job = jobs[place]
-        names = (job["given_id"], job["unique_key"])
-        index = next((n for n, (made, _) in enumerate(new) if made == names), None)
-        if index is not None:
-            ids[place] = new.pop(index)[1]
-            added.add(place)
+        if alike := new.get((job["given_id"], job["unique_key"])):
+            row = alike.popleft()
+            ids[place], added[place] = row_id(row), row["seq"]
             continue
         found = yield from existing_job(pool_id, job)
         if found is not None:

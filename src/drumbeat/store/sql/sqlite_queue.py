@@ -6,7 +6,7 @@ from typing import Any
 from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.store.flow_rules import has_links, parents_first
+from drumbeat.store.flow_rules import has_links, links_within, parents_first
 from drumbeat.store.interface import ClaimRequest, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.database import Bulk, Row, Script
@@ -56,8 +56,10 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
     """Push jobs in the transaction that runs this script, which must hold the file's write lock."""
     for job in jobs:
         check_chosen_job_id(job)
-    order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
-    return _push(pool_id, jobs, [new_job_values(job) for job in jobs], order)
+    if not has_links(jobs):
+        return _push(pool_id, jobs, [new_job_values(job) for job in jobs], range(len(jobs)))
+    links = links_within(jobs)
+    return _push(pool_id, jobs, [new_job_values(job, links[job.job_id]) for job in jobs], parents_first(jobs))
 
 
 def _plain_values(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
@@ -80,13 +82,13 @@ def _push(
 ) -> Script[list[JobId]]:
     number, now = yield from _next_number(pool_id, len(jobs))
     ids: dict[int, JobId] = {}
-    new: list[int] = []
+    new: dict[int, int] = {}
     for place in order:
         job = values[place]
         rows = yield "push_job", {**job, "pool_id": pool_id, "seq": number, "now": now}
         if rows:
             ids[place] = JobId(job["given_id"]) if job["given_id"] is not None else job_id_of(number)
-            new.append(place)
+            new[place] = number
             number += 1
         else:
             ids[place] = (yield from existing_job(pool_id, job)) or job_id_of(number)

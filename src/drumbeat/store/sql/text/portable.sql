@@ -103,7 +103,7 @@ DELETE FROM drumbeat.execution_files WHERE run_id = :pool_id;
 DELETE FROM drumbeat.runs WHERE run_id = :pool_id;
 
 -- name: delete_pool_parents
-DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id AND has_children = 1 RETURNING seq;
+DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id AND has_children > 0 RETURNING seq;
 
 -- name: read_events
 SELECT * FROM drumbeat.events
@@ -833,9 +833,9 @@ SELECT seq, given_id FROM drumbeat.jobs WHERE @among(given_id, :names);
 SELECT seq, given_id, status FROM drumbeat.jobs WHERE @listed(seq, :numbers) ORDER BY seq @for_update;
 
 -- name: mark_parents
--- Also writes the row of a parent with other children: a transaction with an older snapshot, which cannot see the new link, then
--- fails to end the parent. PostgreSQL reports that to a caller with REPEATABLE READ or SERIALIZABLE.
-UPDATE drumbeat.jobs SET has_children = 1 WHERE @listed(seq, :numbers);
+-- Counts the links of parents. A transaction with an older snapshot, which cannot see a new link, then fails to end the parent:
+-- PostgreSQL reports that to a caller with REPEATABLE READ or SERIALIZABLE.
+UPDATE drumbeat.jobs SET has_children = has_children + CAST(:links AS INTEGER) WHERE @listed(seq, :numbers);
 
 -- name: list_child_links
 SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :parents);
@@ -900,7 +900,7 @@ SELECT * FROM drumbeat.jobs
 SELECT c.* FROM drumbeat.jobs p @by(jobs_with_children)
   JOIN drumbeat.job_links l ON l.parent_seq = p.seq
   JOIN drumbeat.jobs c ON c.seq = l.child_seq
- WHERE p.pool_id = :pool_id AND p.has_children = 1 AND c.pool_id <> :pool_id AND c.status IN ('waiting', 'pending', 'claimed')
+ WHERE p.pool_id = :pool_id AND p.has_children > 0 AND c.pool_id <> :pool_id AND c.status IN ('waiting', 'pending', 'claimed')
  LIMIT 1;
 
 -- name: find_unfinished_child

@@ -133,9 +133,10 @@ SELECT j.*, due, now
            given_id text, type text, payload text, priority integer, max_attempts integer, max_crashes integer, backoff text,
            timeout_us bigint, unique_key text, group_key text, group_limit integer, rate_count integer, rate_us bigint,
            capability text, run_at bigint, delay bigint, status text, workflow_id text, waits_for integer, after_any integer,
-           if_failed text)) WITH ORDINALITY AS j
+           if_failed text, has_children integer)) WITH ORDINALITY AS j
        (given_id, type, payload, priority, max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit,
-        rate_count, rate_us, capability, run_at, delay, status, workflow_id, waits_for, after_any, if_failed, place),
+        rate_count, rate_us, capability, run_at, delay, status, workflow_id, waits_for, after_any, if_failed,
+        has_children, place),
        LATERAL (SELECT GREATEST(j.run_at, moment.now + j.delay) AS due) d
  ORDER BY j.place
 ), numbered AS MATERIALIZED (
@@ -143,11 +144,11 @@ SELECT nextval((SELECT CAST(pg_get_serial_sequence('drumbeat.jobs', 'seq') AS re
 )
 INSERT INTO drumbeat.jobs (seq, pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
                            unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at, status,
-                           workflow_id, waits_for, after_any, if_failed)
+                           workflow_id, waits_for, after_any, if_failed, has_children)
 SELECT j.seq, :pool_id, j.given_id, j.type, CAST(j.payload AS json), CASE WHEN due > now THEN 1 ELSE 0 END, j.priority,
        j.max_attempts, j.max_crashes, CAST(j.backoff AS json), j.timeout_us, j.unique_key, j.group_key, j.group_limit, j.rate_count,
        j.rate_us, j.capability, CASE WHEN due > now THEN due END, now, j.status, j.workflow_id, j.waits_for, j.after_any,
-       j.if_failed
+       j.if_failed, j.has_children
   FROM numbered j
  ORDER BY j.unique_key, CASE WHEN j.unique_key IS NULL THEN j.given_id END, j.place
 ON CONFLICT DO NOTHING
@@ -197,8 +198,9 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
   FROM gate LEFT JOIN claimed ON TRUE;
 
 -- name: settle_and_claim
--- Ends finished jobs and does what claim_jobs does, in one statement: one round trip, one commit. A job that others wait for is
--- not ended here: its children must be found after its row is locked, by another statement.
+-- Ends finished jobs and does what claim_jobs does, in one statement: one round trip, one commit. Also lets their children wait
+-- for fewer jobs. A statement cannot see a link that was committed after it began. So a job is ended here only if as many links
+-- are seen as its row counts, and that count is compared with the newest version of the row; if not, settle_locked ends it.
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -209,13 +211,28 @@ WITH gate AS MATERIALIZED (
        SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = gate.now
       FROM gate, unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
      WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
-       AND CASE WHEN j.status = 'claimed' AND j.has_children = 0 AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
-                     AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
-    RETURNING j.seq, j.pool_id
+       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+                     AND j.lease_instance = :instance AND (j.has_children = 0 OR j.has_children = (
+                         SELECT COUNT(*) FROM drumbeat.job_links l WHERE l.parent_seq = j.seq)) THEN TRUE ELSE FALSE END
+    RETURNING j.seq, j.pool_id, j.has_children
 ), counted AS (
     INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
     SELECT done.pool_id, 'done', pg_backend_pid(), COUNT(*) FROM done GROUP BY done.pool_id
     ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs
+), freed AS MATERIALIZED (
+    SELECT l.child_seq, COUNT(*) AS ended FROM drumbeat.job_links l
+     WHERE l.parent_seq = ANY(ARRAY(SELECT seq FROM done WHERE has_children > 0)) GROUP BY l.child_seq
+), waiting AS MATERIALIZED (
+    SELECT c.seq FROM drumbeat.jobs c
+     WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM freed)) AND c.status = 'waiting' ORDER BY c.seq FOR UPDATE
+), passed AS (
+    UPDATE drumbeat.jobs c
+       SET waits_for = GREATEST(c.waits_for - f.ended, 0), status = CASE WHEN c.waits_for > f.ended THEN c.status ELSE 'pending' END,
+           delayed = CASE WHEN c.waits_for > f.ended THEN c.delayed WHEN c.not_before > gate.now THEN 1 ELSE 0 END,
+           not_before = CASE WHEN c.waits_for > f.ended OR c.not_before > gate.now THEN c.not_before ELSE gate.now END
+      FROM gate, freed f
+     WHERE c.seq = ANY(ARRAY(SELECT seq FROM waiting)) AND c.seq = f.child_seq AND c.status = 'waiting'
+    RETURNING c.pool_id, c.status
 ), picked AS MATERIALIZED (
     SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
       FROM drumbeat.jobs j
@@ -241,11 +258,12 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
               AND j.not_before <= gate.now) END AS due,
        CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (
            SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.alone = 1) END AS alone_waits,
-       CASE WHEN ROW_NUMBER() OVER () = 1 THEN ARRAY(SELECT seq FROM done) END AS settled
+       CASE WHEN ROW_NUMBER() OVER () = 1 THEN ARRAY(SELECT seq FROM done) END AS settled,
+       CASE WHEN ROW_NUMBER() OVER () = 1 THEN ARRAY(SELECT DISTINCT pool_id FROM passed WHERE status = 'pending') END AS freed_pools
   FROM gate LEFT JOIN claimed ON TRUE;
 
 -- name: settle_done
--- Finds jobs by their numbers. CASE keeps the planner from using jobs_claimed, which has many dead entries of a busy worker.
+-- Finds jobs by their numbers; not a job that others wait for, which settle_locked ends. CASE keeps the planner from using jobs_claimed, which has many dead entries of a busy worker.
 WITH done AS (
     UPDATE drumbeat.jobs j
        SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = @now

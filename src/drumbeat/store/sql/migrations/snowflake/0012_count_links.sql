@@ -1,0 +1,3 @@
+-- has_children counts the links of a parent. That changes no table: there is no index of parents here.
+
+SELECT 1;
