@@ -11,7 +11,8 @@ from drumbeat.core.job import JobStatus, NewJob
 from drumbeat.core.pool import PoolKind, PoolRow, pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, verdict
-from drumbeat.store.sql.database import Deadlock, Script, transact_again
+from drumbeat.store.sql.database import Deadlock, Rows, Script, Values, transact_again
+from drumbeat.store.sql.jobs import _requeue
 from drumbeat.store.sql.postgres import PostgresDatabase
 from drumbeat.store.sql.store import SqlStore
 
@@ -27,9 +28,9 @@ async def home(store: Store) -> PoolRow:
     return await store.pools.create(pool("p", PoolKind.JOBS))
 
 
-async def _until_one_waits(rival: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Wait until another connection waits for a lock."""
-    while not await rival.fetch("SELECT 1 FROM pg_locks WHERE NOT granted"):
+async def _until_waiting(rival: "asyncpg.Connection[asyncpg.Record]", connections: int) -> None:
+    """Wait until so many other connections wait for a lock."""
+    while len(await rival.fetch("SELECT 1 FROM pg_locks WHERE NOT granted")) < connections:
         await asyncio.sleep(0)
 
 
@@ -58,7 +59,7 @@ async def _check_a_child_added_while_its_parent_is_settled(store: Store, home: P
         async with rival.transaction():
             await rival.execute("UPDATE drumbeat.jobs SET has_children = 1")
             settling = group.create_task(store.queue.settle(holder(home), [verdict(job)], claiming(home)))
-            await _until_one_waits(rival)
+            await _until_waiting(rival, 1)
             seq = await rival.fetchval("SELECT seq FROM drumbeat.jobs")
             child = await rival.fetchval(
                 "INSERT INTO drumbeat.jobs (pool_id, payload, status, waits_for, if_failed, created_at) "
@@ -73,13 +74,44 @@ async def _check_a_child_added_while_its_parent_is_settled(store: Store, home: P
     assert (await store.jobs.get(parent)).status is JobStatus.DONE
 
 
+async def test_a_child_requeued_while_its_parent_is_settled_gets_its_end(
+    store: Store, home: PoolRow, postgres_url: str
+) -> None:
+    """The statement that ends the parent waits for the requeue's lock. In its snapshot the child is cancelled, not waiting."""
+    assert isinstance(store, SqlStore)
+    [parent, other] = await pushed(store, home, 1, 2)
+    job = await claimed(store, home)
+    [child] = await pushed(store, home, 3, after=(parent,))
+    await store.jobs.cancel([child])
+    rival = await asyncpg.connect(postgres_url)
+
+    def requeue_and_wait() -> Script[None]:
+        yield from _requeue(home.pool_id, [child])
+        yield "lock_parents", {"numbers": f"[{int(other[1:])}]"}
+
+    async with asyncio.TaskGroup() as group:
+        async with rival.transaction():
+            await rival.execute("SELECT 1 FROM drumbeat.jobs WHERE seq = $1 FOR UPDATE", int(other[1:]))
+            group.create_task(store.database.transact(requeue_and_wait()))
+            await _until_waiting(rival, 1)
+            settling = group.create_task(store.queue.settle(holder(home), [verdict(job)], claiming(home, limit=0)))
+            await _until_waiting(rival, 2)
+        assert (await settling).stale == ()
+    await rival.close()
+
+    assert (await store.jobs.get(child)).status is JobStatus.PENDING
+
+
 async def test_a_worker_killed_before_its_second_statement_leaves_the_parent_claimed(
     store: Store, home: PoolRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is half done: the parent is tried again, and then its end reaches the child."""
+    """A child was requeued, so one statement is not enough. Nothing is half done: the parent is tried again, and then its end
+    reaches the child."""
     [parent] = await pushed(store, home, 1)
     job = await claimed(store, home)
     [child] = await pushed(store, home, 2, after=(parent,))
+    await store.jobs.cancel([child])
+    await store.jobs.requeue(home.pool_id, [child])
 
     async def killed(database: PostgresDatabase, script: Script[object]) -> object:
         raise asyncio.CancelledError
@@ -124,6 +156,24 @@ async def test_a_transaction_that_deadlocks_is_run_again(store: Store, home: Poo
     await rival.close()
 
     assert tries > 1
+
+
+async def test_a_settlement_that_deadlocks_is_run_again(store: Store, home: PoolRow, monkeypatch: pytest.MonkeyPatch) -> None:
+    await pushed(store, home, 1)
+    job = await claimed(store, home)
+    write, tries = PostgresDatabase.write, 0
+
+    async def deadlock_once(database: PostgresDatabase, query: str, values: Values) -> Rows:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise Deadlock("two transactions waited for each other")
+        return await write(database, query, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresDatabase, "write", deadlock_once)
+        assert (await store.queue.settle(holder(home), [verdict(job)], claiming(home, limit=0))).stale == ()
+    assert tries == 2
 
 
 @pytest.mark.parametrize("operation", ["change_pending", "prune"])

@@ -75,10 +75,10 @@ def has_links(jobs: Sequence[NewJob]) -> bool:
     return bool(jobs.like.after) if isinstance(jobs, AlikeJobs) else any(job.after for job in jobs)
 
 
-def links_within(jobs: Sequence[NewJob]) -> Counter[JobId]:
+def links_within(jobs: Sequence[NewJob]) -> Counter[JobId | None]:
     """Count, by the chosen id of each parent among these jobs, its children among them."""
     together = {job.job_id for job in jobs if job.job_id is not None}
-    return Counter(parent for job in jobs for parent in dict.fromkeys(job.after) if parent in together)
+    return Counter[JobId | None](parent for job in jobs for parent in dict.fromkeys(job.after) if parent in together)
 
 
 def parents_first(jobs: Sequence[NewJob]) -> list[int]:

@@ -149,14 +149,24 @@ async def run_script(script: Script[T], perform: Callable[[str, Values | Bulk | 
 
 
 async def transact_again(database: Database, make: Callable[[], Script[T]]) -> T:
-    """Run a script in one transaction, and run a new one if the database rolled it back because of a deadlock. Each new try
-    comes after a random pause, or else it could lock the same rows before the other transaction gets them."""
+    """Run a script in one transaction, and run a new one if the database rolled it back because of a deadlock."""
+    return await _again(lambda: database.transact(make()))
+
+
+async def write_again(database: Database, query: str, values: Values) -> Rows:
+    """Run a query that changes rows, and run it again if the database rolled it back because of a deadlock."""
+    return await _again(lambda: database.write(query, values))
+
+
+async def _again(work: Callable[[], Awaitable[T]]) -> T:
+    """Try again after each deadlock. A random pause comes first, or else the new transaction could lock the same rows before
+    the other one gets them."""
     for pause in _PAUSES:
         try:
-            return await database.transact(make())
+            return await work()
         except Deadlock:
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - nothing is secret
-    return await database.transact(make())
+    return await work()
 
 
 def run_script_blocking(script: Script[T], perform: Callable[[str, Values | Bulk | MayConflict], Rows]) -> T:

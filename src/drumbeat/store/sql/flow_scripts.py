@@ -60,7 +60,10 @@ def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new
     yield from _count_links({numbers[name]: links[name] - counted[name] for name in links.keys() | counted.keys()})
     if not parents:
         return
-    yield "add_links", {"links": dump([(numbers[ids[place]], numbers[name]) for place, each in parents.items() for name in each])}
+    yield (
+        "add_links",
+        {"links": dump([(numbers[ids[place]], numbers[name]) for place, each in parents.items() for name in each])},
+    )
     changes: dict[int, FlowState] = {}
     reasons: dict[int, str] = {}
     for place, each in parents.items():
@@ -125,11 +128,13 @@ def pass_on_ends(ends: Mapping[int, JobStatus]) -> Script[set[PoolId]]:
 
 def state_of_requeued(row: Row) -> Script[FlowState]:
     """Return the state in which a job is requeued: see ``state_when_requeued``. Locks the parents' rows, so that none of them
-    can end before the job waits again."""
+    can end before the job waits again. Counts a link more for each unfinished parent: a statement of PostgreSQL that ends it,
+    and that cannot see that the job waits again, then leaves it to ``settle_locked``."""
     if row["if_failed"] is None:
         return READY
     linked = yield "list_parent_numbers", {"numbers": dump([row["seq"]])}
     rows = yield "lock_parents", {"numbers": dump(sorted(each["parent_seq"] for each in linked))}
+    yield from _count_links({each["seq"]: 1 for each in rows if each["status"] not in ENDED})
     counts = ParentCounts.of([JobStatus(each["status"]) for each in rows])
     return state_when_requeued(counts, after_any=bool(row["after_any"]), if_failed=IfFailed(row["if_failed"]))
 

@@ -16,7 +16,7 @@ from drumbeat.store.flow_rules import has_links, links_within, parents_first
 from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.claim_cursor import START, ClaimCursor, CursorKey, advanced
-from drumbeat.store.sql.database import Database, Row, Rows, Script, transact_again
+from drumbeat.store.sql.database import Database, Row, Rows, Script, transact_again, write_again
 from drumbeat.store.sql.flow_scripts import link_jobs
 from drumbeat.store.sql.job_rows import (
     are_plain,
@@ -105,25 +105,24 @@ class PostgresQueue(SqlQueue):
         done = [verdict for verdict in first if verdict.outcome is AttemptOutcome.DONE]
         others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
         began, cursor = self._cursor(claiming)
-        values = done_values(holder, done, numbers) | (_claim_values(claiming, cursor) if claiming else {})
-        query = "settle_and_claim" if claiming and claiming.limit > 0 else "settle_done"
+        request = claiming or ClaimRequest(pool_id=holder.pool_id, holder=holder, lease=timedelta(), limit=0)
+        values = done_values(holder, done, numbers) | _claim_values(request, cursor)
         if others:
-            settled, rows = await transact_again(self._database, lambda: _settle(holder, others, numbers, query, values))
+            settled, rows = await transact_again(self._database, lambda: _settle(holder, others, numbers, values))
             await self.notify(settled.pools)
             accepted = set(settled.held)
         else:
-            accepted, rows = set(), await self._database.write(query, values)
-        claims = query == "settle_and_claim"
-        if claiming is not None and claims and not rows:
+            accepted, rows = set(), await write_again(self._database, "settle_and_claim", values)
+        if claiming and not rows:
             raise no_pool(claiming.pool_id)
-        accepted |= _tokens_of(done, numbers, set(rows[0]["settled"]) if claims else {row["seq"] for row in rows})
-        freed = rows[0]["freed_pools"] if claims else ()
+        accepted |= _tokens_of(done, numbers, {number for row in rows[:1] for number in row["settled"]})
+        freed = [pool_id for row in rows[:1] for pool_id in row["freed_pools"]]
         await self.notify(freed)
         late = [verdict for verdict in done if verdict.token not in accepted and verdict.token.job_id in numbers]
         accepted |= await self._settle_late(holder, late, numbers)
         for job_id in numbers:
             self._chosen_ids.pop(job_id, None)
-        if claiming is None or not claims:
+        if claiming is None or claiming.limit < 1:
             return SettleResult(stale=refused_tokens(verdicts, accepted))
         claimed = self._claimed_jobs(claiming, await self._with_missed_jobs(claiming, rows, began, cursor))
         if freed:
@@ -282,10 +281,10 @@ def _assign_ids(
 
 
 def _settle(
-    holder: Holder, others: Sequence[JobOutcome], numbers: Mapping[JobId, int], query: str, values: Mapping[str, Any]
+    holder: Holder, others: Sequence[JobOutcome], numbers: Mapping[JobId, int], values: Mapping[str, Any]
 ) -> Script[tuple[LockedSettlement, Rows]]:
     settled = yield from settle_locked(holder, others, numbers)
-    return settled, (yield query, values)
+    return settled, (yield "settle_and_claim", values)
 
 
 def _claim_under_lock(values: Mapping[str, Any]) -> Script[Sequence[Row]]:

@@ -897,7 +897,7 @@ SELECT * FROM drumbeat.jobs
  ORDER BY seq LIMIT CAST(:limit AS INTEGER);
 
 -- name: find_child_elsewhere
-SELECT c.* FROM drumbeat.jobs p @by(jobs_with_children)
+SELECT c.* FROM drumbeat.jobs p
   JOIN drumbeat.job_links l ON l.parent_seq = p.seq
   JOIN drumbeat.jobs c ON c.seq = l.child_seq
  WHERE p.pool_id = :pool_id AND p.has_children > 0 AND c.pool_id <> :pool_id AND c.status IN ('waiting', 'pending', 'claimed')

@@ -224,14 +224,16 @@ WITH gate AS MATERIALIZED (
      WHERE l.parent_seq = ANY(ARRAY(SELECT seq FROM done WHERE has_children > 0)) GROUP BY l.child_seq
 ), waiting AS MATERIALIZED (
     SELECT c.seq FROM drumbeat.jobs c
-     WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM freed)) AND c.status = 'waiting' ORDER BY c.seq FOR UPDATE
+     WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM freed)) AND CASE WHEN c.status = 'waiting' THEN TRUE ELSE FALSE END
+     ORDER BY c.seq FOR UPDATE
 ), passed AS (
     UPDATE drumbeat.jobs c
        SET waits_for = GREATEST(c.waits_for - f.ended, 0), status = CASE WHEN c.waits_for > f.ended THEN c.status ELSE 'pending' END,
            delayed = CASE WHEN c.waits_for > f.ended THEN c.delayed WHEN c.not_before > gate.now THEN 1 ELSE 0 END,
            not_before = CASE WHEN c.waits_for > f.ended OR c.not_before > gate.now THEN c.not_before ELSE gate.now END
       FROM gate, freed f
-     WHERE c.seq = ANY(ARRAY(SELECT seq FROM waiting)) AND c.seq = f.child_seq AND c.status = 'waiting'
+     WHERE c.seq = ANY(ARRAY(SELECT seq FROM waiting)) AND c.seq = f.child_seq
+       AND CASE WHEN c.status = 'waiting' THEN TRUE ELSE FALSE END
     RETURNING c.pool_id, c.status
 ), picked AS MATERIALIZED (
     SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
@@ -263,7 +265,8 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
   FROM gate LEFT JOIN claimed ON TRUE;
 
 -- name: settle_done
--- Finds jobs by their numbers; not a job that others wait for, which settle_locked ends. CASE keeps the planner from using jobs_claimed, which has many dead entries of a busy worker.
+-- Ends jobs in a transaction of the caller, but not a job that others wait for: settle_locked ends that. Finds jobs by their
+-- numbers. CASE keeps the planner from using jobs_claimed, which has many dead entries of a busy worker.
 WITH done AS (
     UPDATE drumbeat.jobs j
        SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = @now
