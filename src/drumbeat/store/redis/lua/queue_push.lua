@@ -5,6 +5,7 @@
 local pool, rows = ARGV[1], cmsgpack.unpack(ARGV[2])
 expect_pool(pool)
 local chosen = {}  -- by the id that the caller chose for a job of this push: its number, once it is stored
+local has_kids = {}  -- the chosen ids of jobs that a new job of this push waits for
 for _, row in ipairs(rows) do
   local number = row[9] and call('HGET', prefix .. 'job_names', row[9])
   local owner = number and call('HGET', job_key(number), 'pool')
@@ -12,15 +13,17 @@ for _, row in ipairs(rows) do
     refuse('AlreadyExists', 'job ' .. row[9] .. ' already exists in pool ' .. owner .. '; choose another id')
   end
   for _, parent in ipairs(row[10] or {}) do
-    local other = number_of(parent)
+    local other = not chosen[parent] and number_of(parent)
     if not chosen[parent] and not (other and call('EXISTS', job_key(other)) == 1) then
       refuse('NotFound', 'after: there is no job \'' .. parent .. '\' to wait for; name a job that exists or is in the same push')
     end
+    if not number and not row[8] then has_kids[parent] = true end
   end
   if row[9] then chosen[row[9]] = chosen[row[9]] or true end
 end
 
-local at, ids, order, unfinished = now(), {}, {}, {}
+local at, ids, order, unfinished, waiting = now(), {}, {}, {}, {}
+local children, workflows, new = {}, {}, {}  -- by the key of a set: its new members; by the number of a new job: its status
 local last = call('INCRBY', prefix .. 'job_count', #rows) - #rows
 
 local function existing(row)
@@ -42,21 +45,24 @@ local function parents_of(row)
   return parents
 end
 
-local function link(parents, number)
+local function link(parents, number, may_exist)
+  local members = {}
   for _, parent in ipairs(parents) do
-    call('ZADD', parents_key(number), 0, parent)
-    call('ZADD', children_key(parent), 0, number)
-    call('HSET', job_key(parent), 'kids', 1)
+    members[#members + 1], members[#members + 2] = 0, parent
+    note_in(children, children_key(parent), 0, number)
+    if may_exist or not new[parent] then call('HSET', job_key(parent), 'kids', 1) end
   end
+  add_many(parents_key(number), members)
 end
 
 local function keep(row, number)
   local due, parents = math.max(row[4] or at, at + row[5]), parents_of(row)
   local status, waits, failed = 'pending', 0, nil
   if #parents > 0 then
-    status, waits, failed = state_after(parents, row[11], row[12])
-    link(parents, number)
+    status, waits, failed = state_after(parents, row[11], row[12], new)
+    link(parents, number, row[8])
   end
+  new[number] = status
   local fields = {'pool', pool, 'status', status, 'created', int(at)}
   local function also(name, value)
     fields[#fields + 1], fields[#fields + 2] = name, value
@@ -72,6 +78,7 @@ local function keep(row, number)
   end
   if row[9] then
     also('id', row[9])
+    if has_kids[row[9]] then also('kids', 1) end
     call('HSET', prefix .. 'job_names', row[9], number)
   end
   if #parents > 0 then also('iff', row[12]) end
@@ -79,7 +86,7 @@ local function keep(row, number)
   if waits > 0 then also('waits', int(waits)) end
   if row[13] then
     also('wf', row[13])
-    call('ZADD', workflow_key(row[13]), 0, number)
+    note_in(workflows, workflow_key(row[13]), 0, number)
   end
   if failed then
     also('last_error', skip_reason(failed))
@@ -94,7 +101,7 @@ local function keep(row, number)
   end
   unfinished[#unfinished + 1], unfinished[#unfinished + 2] = 0, number
   if status == 'waiting' then
-    call('ZADD', key(pool, 'waiting'), 0, number)
+    waiting[#waiting + 1], waiting[#waiting + 2] = 0, number
   elseif due > at then
     call('ZADD', key(pool, 'delayed'), int(due), number)
     news(pool)
@@ -117,5 +124,8 @@ for _, row in ipairs(rows) do
 end
 add_many(key(pool, 'jobs'), order)
 add_many(key(pool, 'unfinished'), unfinished)
+add_many(key(pool, 'waiting'), waiting)
+for name, members in pairs(children) do add_many(name, members) end
+for name, members in pairs(workflows) do add_many(name, members) end
 flush()
 return ids

@@ -20,10 +20,11 @@ local function is_unfinished(status)
 end
 
 -- The state of a job from the states of all its parents: its status, for how many parents it waits, and a failed parent.
-local function state_after(parents, any, policy)
+-- ``known``: the states of some parents by their numbers.
+local function state_after(parents, any, policy, known)
   local unfinished, satisfied, failed, first_failed = 0, 0, 0, nil
   for _, parent in ipairs(parents) do
-    local status = call('HGET', job_key(parent), 'status')
+    local status = known and known[parent] or call('HGET', job_key(parent), 'status')
     if status == 'done' or (policy == 'run' and is_failed(status)) then
       satisfied = satisfied + 1
     elseif is_failed(status) then
@@ -44,16 +45,20 @@ local function skip_reason(failed)
   return 'skipped, because job ' .. id .. ' was ' .. failed[2] .. ' and this job runs only after it is done'
 end
 
+-- What the end of a parent may read or change of a waiting job; the fields of a lease may be left from an earlier attempt.
+local WAITING = {
+  'status', 'pool', 'lane', 'pri', 'uk', 'cancel', 'kids', 'waits', 'any', 'iff', 'not_before', 'last_error', 'owner', 'until',
+  'begun', 'extended',
+}
+
 local function peek_waiting(number)
-  local row = peek(number)
-  if not row or row.status ~= 'waiting' then return nil end
-  local flow = call('HMGET', job_key(number), 'waits', 'any', 'iff', 'not_before')
-  row.waits, row.any, row.iff, row.not_before = flow[1], flow[2], flow[3], flow[4]
-  return row
+  local row = peek(number, WAITING)
+  return row and row.status == 'waiting' and row or nil
 end
 
 local function stop_waiting(number, row)
-  call('ZREM', key(row.pool, 'waiting'), number)
+  leaving.ZREM = leaving.ZREM or {}
+  note_in(leaving.ZREM, key(row.pool, 'waiting'), number)
   unset(row, 'waits')
 end
 
@@ -72,8 +77,8 @@ local function change_waiting(number, row, status, waits, failed, at)
   save(number, row)
 end
 
-local function after_end(number, row, status)
-  if status == 'done' or row.iff == 'run' then
+local function after_failure(number, row)
+  if row.iff == 'run' then
     local left = tonumber(row.waits) - 1
     return left > 0 and 'waiting' or 'pending', math.max(left, 0)
   end
@@ -81,15 +86,38 @@ local function after_end(number, row, status)
   return state_after(call('ZRANGE', parents_key(number), 0, -1), row.any, 'skip')
 end
 
+-- Update each job that waits for jobs that are done, once for all of them. Returns the jobs with children that failed.
+local function pass_on_done(at)
+  local failed, done, children = {}, {}, {}
+  for _, ended in ipairs(parents_ended) do
+    if ended[2] == 'done' then
+      for _, number in ipairs(call('ZRANGE', children_key(ended[1]), 0, -1)) do
+        if not done[number] then children[#children + 1] = number end
+        done[number] = (done[number] or 0) + 1
+      end
+    else
+      failed[#failed + 1] = ended
+    end
+  end
+  for _, number in ipairs(children) do
+    local row = peek_waiting(number)
+    if row then
+      local left = tonumber(row.waits) - done[number]
+      change_waiting(number, row, left > 0 and 'waiting' or 'pending', math.max(left, 0), nil, at)
+    end
+  end
+  return failed
+end
+
 -- Update the jobs that wait for jobs that this script has ended; skipped jobs end too, and are added to the same list.
 local function pass_on_ends(at)
+  parents_ended = pass_on_done(at)
   local n = 1
   while parents_ended[n] do
-    local parent, status = unpack(parents_ended[n])
-    for _, number in ipairs(call('ZRANGE', children_key(parent), 0, -1)) do
+    for _, number in ipairs(call('ZRANGE', children_key(parents_ended[n][1]), 0, -1)) do
       local row = peek_waiting(number)
       if row then
-        local after, waits, failed = after_end(number, row, status)
+        local after, waits, failed = after_failure(number, row)
         change_waiting(number, row, after, waits, failed, at)
       end
     end

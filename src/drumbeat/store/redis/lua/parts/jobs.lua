@@ -83,12 +83,13 @@ local function load(number)
   return with_whole_holder(row)
 end
 
--- A job's state without its document and result, which may be large.
-local function peek(number)
+-- A job's state without its document and result, which may be large; ``fields`` are others than the usual ones, status first.
+local function peek(number, fields)
   if not number then return nil end
-  local values, row = call('HMGET', job_key(number), unpack(STANDING)), {changed = {}, gone = {}}
+  fields = fields or STANDING
+  local values, row = call('HMGET', job_key(number), unpack(fields)), {changed = {}, gone = {}}
   if not values[1] then return nil end
-  for i, name in ipairs(STANDING) do row[name] = values[i] or nil end
+  for i, name in ipairs(fields) do row[name] = values[i] or nil end
   return with_whole_holder(row)
 end
 
