@@ -1,6 +1,7 @@
 """Jobs that are pushed and completed in a transaction of the caller, with every driver on real databases."""
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,27 @@ async def test_a_lost_claim_cannot_complete_its_job(opened: tuple[Place, Opened]
 
     assert (await pool.job(held.job_id)).lease_epoch == 2
     await pool.complete(held)
+
+
+async def test_only_the_current_holder_completes_a_job(opened: tuple[Place, Opened]) -> None:
+    """A completion is refused if its worker, pool, process or claim differs from the holder's, or if the job has ended."""
+    place, caller = opened
+    pool = await place.pool()
+    await pool.push(1)
+    job = await pool.claim()
+    assert job is not None
+    others = [{"lease_owner": "w2"}, {"lease_pool": "another"}, {"lease_instance": "another"}, {"lease_epoch": 2}]
+
+    await caller.work(WRITE)
+    for other in others:
+        with pytest.raises(StaleWrite):
+            await done(pool.complete_on(caller.given, replace(job, **other), "wrong"))
+    await done(pool.complete_on(caller.given, job, "right"))
+    with pytest.raises(StaleWrite):
+        await done(pool.complete_on(caller.given, job, "again"))
+    await caller.end(commit=True)
+
+    assert (await pool.job(job.job_id)).result == "right"
 
 
 @pytest.mark.parametrize("name", ["asyncpg", "psycopg-rows-as-objects", "django", "sqlite3-begun-by-hand", "django-sqlite"])
