@@ -214,7 +214,12 @@ async def test_only_the_current_holder_completes_a_job(opened: tuple[Place, Open
     await pool.push(1)
     job = await pool.claim()
     assert job is not None
-    others = [{"lease_owner": "w2"}, {"lease_pool": "another"}, {"lease_instance": "another"}, {"lease_epoch": 2}]
+    others: list[dict[str, Any]] = [
+        {"lease_owner": "w2"},
+        {"lease_pool": "another"},
+        {"lease_instance": "another"},
+        {"lease_epoch": 2},
+    ]
 
     await caller.work(WRITE)
     for other in others:
