@@ -309,6 +309,24 @@ async def test_jobs_of_before_holders_had_pools_keep_their_holder(url: str, monk
     assert (job.begun_at, taken.job_id, taken.status) == (job.claimed_at, job.job_id, JobStatus.PENDING)
 
 
+async def test_the_links_of_parents_from_before_they_were_counted_are_counted(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If fewer were counted than there are, a later link could make up the number, and PostgreSQL would not miss it."""
+    await make_older(url, monkeypatch, 12)
+    sql = await looking(url)
+    await sql.run("INSERT INTO jobs (pool_id, payload, status, has_children, created_at) VALUES ('p', '1', 'pending', 1, 1)")
+    await sql.run("INSERT INTO job_links (child_seq, parent_seq) SELECT seq + 1, seq FROM jobs")
+    await sql.run("INSERT INTO job_links (child_seq, parent_seq) SELECT seq + 2, seq FROM jobs")
+
+    async with open_store(url, check_version=False) as store:
+        await store.upkeep.migrate()
+    counted = await sql.rows("SELECT has_children FROM jobs")
+    await sql.close()
+
+    assert [row["has_children"] for row in counted] == [2]
+
+
 async def test_ends_that_an_older_process_did_not_pass_on_are_passed_on(url: str) -> None:
     async with open_store(url, create=True) as store:
         home, other = [await store.pools.create(pool(name, PoolKind.JOBS)) for name in ("p", "q")]
