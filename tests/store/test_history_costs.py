@@ -326,10 +326,13 @@ async def test_postgresql_touches_no_more_rows_with_a_long_history(postgres_url:
         full = await plans(connection, asked)
         await connection.execute("ANALYZE")
         analysed = await plans(connection, asked)
+        await connection.execute("INSERT INTO job_links SELECT n, -1 - n % 3 FROM generate_series(10000000, 10300000) AS n")
+        await connection.execute("ANALYZE")
+        few_parents = await plans(connection, asked)  # of three jobs with 100,000 children each
     await connection.close()
 
     assert {"list_jobs", "count_queue", "any_expired", "list_unreaped_workers", "settle_and_claim"} <= empty.keys()
     assert {"find_numbers", "list_parent_states", "list_children", "list_with_unfinished_children"} <= empty.keys()
     assert {name: walks(found) for name, found in empty.items() if walks(found)} == {}
-    for plan in (full, analysed):
+    for plan in (full, analysed, few_parents):
         assert {name: (rows_of(found), walks(found)) for name, found in plan.items() if rows_of(found) > MOST_ROWS} == {}

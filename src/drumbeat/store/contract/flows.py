@@ -158,6 +158,17 @@ class FlowContract(Given):
         assert [*ids] == [other, b]
         assert [job.job_id for job in await store.jobs.parents(b)] == [other]
 
+    async def test_a_parent_left_out_for_the_unique_key_of_another_job_of_the_push_stands_for_that_job(
+        self, store: Store, pool: PoolRow
+    ) -> None:
+        a, b, c = (JobId(unique(name)) for name in "abc")
+
+        ids = await store.queue.push(pool.pool_id, [named(a, unique_key="k"), named(b, unique_key="k"), named(c, b)])
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
+
+        assert [*ids] == [a, a, c]
+        assert (await store.jobs.get(c)).status is JobStatus.PENDING
+
     async def test_a_waiting_job_keeps_its_unique_key(self, store: Store, pool: PoolRow) -> None:
         [parent] = await pushed(store, pool, 1)
         child = await linked(store, pool, parent, unique_key="k")

@@ -128,6 +128,18 @@ class LossContract(Given):
         assert busy.claimed == ()
         assert [job.job_id for job in idle.claimed] == [suspect.job_id]
 
+    async def test_a_suspect_is_not_given_beside_a_job_that_becomes_ready_in_the_same_call(
+        self, store: Store, pool: PoolRow
+    ) -> None:
+        await _suspects(store, pool, 2)
+        [parent] = await pushed(store, pool, "parent")
+        [job] = await store.queue.claim(claiming(pool, limit=2))
+        [child] = await pushed(store, pool, "child", after=(parent,))
+
+        settled = await store.queue.settle(holder(pool), [verdict(job)], claiming(pool, limit=3, alone=True))
+
+        assert [each.job_id for each in settled.claimed] == [child]
+
     async def test_a_job_that_kills_its_worker_alone_is_poisoned_and_other_suspects_are_done(
         self, store: Store, pool: PoolRow
     ) -> None:

@@ -124,10 +124,14 @@ class PostgresQueue(SqlQueue):
             self._chosen_ids.pop(job_id, None)
         if claiming is None or claiming.limit < 1:
             return SettleResult(stale=refused_tokens(verdicts, accepted))
-        claimed = self._claimed_jobs(claiming, await self._with_missed_jobs(claiming, rows, began, cursor))
+        again = claiming.pool_id in freed or any(verdict.token in accepted for verdict in late)
+        first_claim = (
+            replace(claiming, alone=False) if again else claiming
+        )  # a job that just became ready comes before a suspect
+        claimed = self._claimed_jobs(claiming, await self._with_missed_jobs(first_claim, rows, began, cursor))
         if freed:
             self._cursors.clear()  # the jobs may be earlier in the queue than those that were claimed
-        if len(claimed) < claiming.limit and (freed or any(verdict.token in accepted for verdict in late)):
+        if again and len(claimed) < claiming.limit:
             alone = claiming.alone and not claimed
             claimed += await self.claim(replace(claiming, limit=claiming.limit - len(claimed), alone=alone))
         return SettleResult(stale=refused_tokens(verdicts, accepted), claimed=tuple(claimed))
@@ -316,6 +320,7 @@ def _claim_values(claiming: ClaimRequest, cursor: ClaimCursor) -> dict[str, Any]
 def done_values(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> dict[str, Any]:
     """Return the query values that mark the jobs of these outcomes as done; outcomes other than done are left out."""
     done = [verdict for verdict in verdicts if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
+    done.sort(key=lambda verdict: numbers[verdict.token.job_id])  # in the order in which a push locks parents
     return holder_values(holder) | {
         "seqs": [numbers[verdict.token.job_id] for verdict in done],
         "epochs": [verdict.token.epoch for verdict in done],

@@ -23,7 +23,8 @@ for _, row in ipairs(rows) do
 end
 
 local at, ids, order, unfinished, waiting = now(), {}, {}, {}, {}
-local children, workflows, new = {}, {}, {}  -- by the key of a set: its new members; by the number of a new job: its status
+local children, workflows = {}, {}  -- by the key of a set: its new members
+local new, is_marked = {}, {}  -- by the number of a new job: its status, and whether it is stored as a job with children
 local last = call('INCRBY', prefix .. 'job_count', #rows) - #rows
 
 local function existing(row)
@@ -45,12 +46,12 @@ local function parents_of(row)
   return parents
 end
 
-local function link(parents, number, may_exist)
+local function link(parents, number)
   local members = {}
   for _, parent in ipairs(parents) do
     members[#members + 1], members[#members + 2] = 0, parent
     note_in(children, children_key(parent), 0, number)
-    if may_exist or not new[parent] then call('HSET', job_key(parent), 'kids', 1) end
+    if not is_marked[parent] then call('HSET', job_key(parent), 'kids', 1) end
   end
   add_many(parents_key(number), members)
 end
@@ -60,7 +61,7 @@ local function keep(row, number)
   local status, waits, failed = 'pending', 0, nil
   if #parents > 0 then
     status, waits, failed = state_after(parents, row[11], row[12], new)
-    link(parents, number, row[8])
+    link(parents, number)
   end
   new[number] = status
   local fields = {'pool', pool, 'status', status, 'created', int(at)}
@@ -78,7 +79,10 @@ local function keep(row, number)
   end
   if row[9] then
     also('id', row[9])
-    if has_kids[row[9]] then also('kids', 1) end
+    if has_kids[row[9]] then
+      also('kids', 1)
+      is_marked[number] = true
+    end
     call('HSET', prefix .. 'job_names', row[9], number)
   end
   if #parents > 0 then also('iff', row[12]) end

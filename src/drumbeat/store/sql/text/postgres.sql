@@ -201,6 +201,7 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
 -- Ends finished jobs and does what claim_jobs does, in one statement: one round trip, one commit. Also lets their children wait
 -- for fewer jobs. A statement cannot see a link that was committed after it began. So a job is ended here only if as many links
 -- are seen as its row counts, and that count is compared with the newest version of the row; if not, settle_locked ends it.
+-- The links are read before they are grouped: grouped at once, they may be read in the order of all children in the table.
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -219,9 +220,11 @@ WITH gate AS MATERIALIZED (
     INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
     SELECT done.pool_id, 'done', pg_backend_pid(), COUNT(*) FROM done GROUP BY done.pool_id
     ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs
+), links AS MATERIALIZED (
+    SELECT l.child_seq FROM drumbeat.job_links l
+     WHERE l.parent_seq = ANY(ARRAY(SELECT seq FROM done WHERE has_children > 0))
 ), freed AS MATERIALIZED (
-    SELECT l.child_seq, COUNT(*) AS ended FROM drumbeat.job_links l
-     WHERE l.parent_seq = ANY(ARRAY(SELECT seq FROM done WHERE has_children > 0)) GROUP BY l.child_seq
+    SELECT child_seq, COUNT(*) AS ended FROM links GROUP BY child_seq
 ), waiting AS MATERIALIZED (
     SELECT c.seq FROM drumbeat.jobs c
      WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM freed)) AND CASE WHEN c.status = 'waiting' THEN TRUE ELSE FALSE END

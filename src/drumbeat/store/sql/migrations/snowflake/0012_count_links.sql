@@ -1,3 +1,4 @@
--- has_children counts the links of a parent. That changes no table: there is no index of parents here.
+-- has_children counts the links of a parent, as in the other databases, to which a store can be copied.
 
-SELECT 1;
+UPDATE jobs SET has_children = c.links FROM (SELECT parent_seq, COUNT(*) AS links FROM job_links GROUP BY parent_seq) c
+ WHERE jobs.seq = c.parent_seq AND jobs.has_children > 0;
