@@ -86,7 +86,7 @@ def _count_links(more: Mapping[int, int]) -> Script[None]:
         parents[links].append(number)
     for links, numbers in parents.items():
         if links:
-            yield "mark_parents", {"numbers": dump(numbers), "links": links}
+            yield "count_links", {"numbers": dump(numbers), "links": links}
 
 
 def lock_known_parents(jobs: Sequence[NewJob]) -> Script[set[JobId]]:

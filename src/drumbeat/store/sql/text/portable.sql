@@ -832,7 +832,7 @@ SELECT seq, given_id FROM drumbeat.jobs WHERE @among(given_id, :names);
 -- then finds the link.
 SELECT seq, given_id, status FROM drumbeat.jobs WHERE @listed(seq, :numbers) ORDER BY seq @for_update;
 
--- name: mark_parents
+-- name: count_links
 -- Counts the links of parents. A transaction with an older snapshot, which cannot see a new link, then fails to end the parent:
 -- PostgreSQL reports that to a caller with REPEATABLE READ or SERIALIZABLE.
 UPDATE drumbeat.jobs SET has_children = has_children + CAST(:links AS INTEGER) WHERE @listed(seq, :numbers);

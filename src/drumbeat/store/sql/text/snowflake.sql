@@ -458,11 +458,12 @@ SELECT l.n - CAST(:count AS BIGINT) + 1 AS seq, @now AS now FROM locks l, pools 
 
 -- name: push_job
 -- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique.
-INSERT INTO jobs (seq, pool_id, given_id, status, workflow_id, waits_for, after_any, if_failed, has_children, type, payload, delayed, priority,
-                  max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit, rate_count, rate_us,
+INSERT INTO jobs (seq, pool_id, given_id, status, workflow_id, waits_for, after_any, if_failed, has_children, type, payload,
+                  delayed, priority, max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit, rate_count, rate_us,
                   capability, not_before, created_at)
 SELECT CAST(:seq AS BIGINT), :pool_id, :given_id, :status, :workflow_id, CAST(:waits_for AS INTEGER),
-       CAST(:after_any AS INTEGER), :if_failed, CAST(:has_children AS INTEGER), :type, :payload, CASE WHEN v.due > v.now THEN 1 ELSE 0 END,
+       CAST(:after_any AS INTEGER), :if_failed, CAST(:has_children AS INTEGER), :type, :payload,
+       CASE WHEN v.due > v.now THEN 1 ELSE 0 END,
        CAST(:priority AS INTEGER), CAST(:max_attempts AS INTEGER), CAST(:max_crashes AS INTEGER), :backoff,
        CAST(:timeout_us AS BIGINT), :unique_key, :group_key, CAST(:group_limit AS INTEGER), CAST(:rate_count AS INTEGER),
        CAST(:rate_us AS BIGINT), :capability, CASE WHEN v.due > v.now THEN v.due END, v.now

@@ -96,8 +96,8 @@ SELECT name, file FROM pragma_database_list;
 
 -- name: push_job
 -- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique.
-INSERT INTO jobs (seq, pool_id, given_id, status, workflow_id, waits_for, after_any, if_failed, has_children, type, payload, delayed, priority,
-                  max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit, rate_count, rate_us,
+INSERT INTO jobs (seq, pool_id, given_id, status, workflow_id, waits_for, after_any, if_failed, has_children, type, payload,
+                  delayed, priority, max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit, rate_count, rate_us,
                   capability, not_before, created_at)
 SELECT :seq, :pool_id, :given_id, :status, :workflow_id, :waits_for, :after_any, :if_failed, :has_children, :type, :payload,
        CASE WHEN MAX(COALESCE(:run_at, 0), :now + :delay) > :now THEN 1 ELSE 0 END,
