@@ -305,10 +305,16 @@ async def test_an_instance_that_does_not_end_says_so(plane: ControlPlane, engine
     assert "did not leave within 60.0 s: its instance still runs" in await failing(plane, engine, "leave")
 
 
-async def test_a_worker_that_does_not_leave_the_store_says_so(plane: ControlPlane, engine: WorkingEngine) -> None:
+async def test_a_worker_that_does_not_leave_the_store_says_so(
+    plane: ControlPlane, engine: WorkingEngine, clock: Leaping
+) -> None:
     engine.leaves = False
+    began = clock.elapsed()
 
-    assert "its row is still starting" in await failing(plane, engine, "leave")
+    said = await failing(plane, engine, "leave")
+
+    assert "its instance is gone, but the worker did not record its end: its row is still starting" in said
+    assert clock.elapsed() - began < timedelta(seconds=60), "it does not wait for a process that has ended"
 
 
 async def test_a_worker_that_cannot_be_ended_is_named(plane: ControlPlane, engine: WorkingEngine) -> None:

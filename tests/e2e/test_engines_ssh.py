@@ -140,8 +140,12 @@ def test_workers_go_to_the_next_engine_if_the_first_is_down(site: Site, sshd: Op
     assert [each["meta"]["engine"] for each in workers] == ["local", "local"]
     eventually(lambda: _statuses(site) == ["active"], "the fleet's worker is active")
     eventually(lambda: _live(site) == [], "the pool's worker has left")
-    site.run("pool", "check", "jobs")
-    assert all(each["reaped_at"] for each in site.json("workers", "list", "jobs")), "it cannot be at the engine that is down"
+
+    def is_reaped() -> bool:
+        site.run("pool", "check", "jobs")
+        return all(each["reaped_at"] for each in site.json("workers", "list", "jobs"))
+
+    eventually(is_reaped, "it is known to be gone: it cannot be at the engine that is down")
     site.run("fleet", "kill", "f", "worker-0")
 
 

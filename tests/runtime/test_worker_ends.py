@@ -310,5 +310,7 @@ async def test_a_store_that_hangs_at_the_end_is_waited_for_only_a_moment(
     async with world.working(workload) as worker:
         workload.over.set()
         monkeypatch.setattr(world.store.membership, "beat", hang)
-        await world.passes(5)
+        await world.passes(5 + 1 + 5 + 1 + 4)
+        assert worker.code() is None
+        await world.passes(1)
         assert worker.code() is ExitCode.CLEAN

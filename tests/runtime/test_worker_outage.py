@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -223,3 +224,71 @@ async def test_a_process_that_was_paused_goes_on_if_nobody_called_it_lost(world:
         await world.passes(1)
         assert worker.code() is None
         assert (await world.row()).heartbeat_at == world.clock.now()
+
+
+async def test_the_end_is_recorded_although_the_store_was_away_for_a_moment(world: World, workload: FakeWorkload) -> None:
+    async with world.working(workload) as worker:
+        await world.passes(1)
+        with world.store.unavailable():
+            workload.over.set()
+            await world.passes(0)
+            assert worker.code() is None
+        await world.passes(1)
+        assert worker.code() is ExitCode.CLEAN
+    assert (await world.row()).status is WorkerStatus.TERMINATED
+
+
+async def test_a_worker_that_cannot_record_its_end_leaves_anyway(
+    world: World, workload: FakeWorkload, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world.working(workload) as worker:
+        with world.store.unavailable():
+            workload.over.set()
+            await world.passes(0)
+            await world.passes(2)
+            assert worker.code() is ExitCode.CLEAN
+    assert (await world.row()).is_live
+    assert "failed to record that this worker left" in caplog.text
+
+
+async def test_a_second_request_does_not_wait_for_the_store(world: World, workload: FakeWorkload) -> None:
+    async with world.working(workload) as worker:
+        with world.store.unavailable():
+            worker.life.request_stop("SIGTERM")
+            await world.passes(0)
+            assert worker.code() is None
+            worker.life.request_stop("SIGTERM")
+            await world.passes(0)
+            assert worker.code() is ExitCode.CLEAN
+
+
+async def test_an_end_whose_answer_was_lost_is_not_called_a_failure(
+    world: World, workload: FakeWorkload, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    move = world.store.membership.move
+
+    async def lose_answer(*how: Any) -> None:
+        await move(*how)
+        raise StoreUnavailable("lost")
+
+    async with world.working(workload) as worker:
+        workload.over.set()
+        monkeypatch.setattr(world.store.membership, "move", lose_answer)
+        await world.passes(0)
+        await world.passes(1)
+        assert worker.code() is ExitCode.CLEAN
+    assert (await world.row()).status is WorkerStatus.TERMINATED
+    assert "failed to record that this worker left" not in caplog.text
+
+
+async def test_a_store_that_answers_each_call_just_in_time_is_told_the_end(
+    world: World, workload: FakeWorkload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(world.store.membership, world.clock)
+    monkeypatch.setattr(world.store, "membership", slow)
+    async with world.working(workload) as worker:
+        slow.before = seconds(4)
+        workload.over.set()
+        await world.passes(20)
+        assert worker.code() is ExitCode.CLEAN
+    assert (await world.row()).status is WorkerStatus.TERMINATED

@@ -25,6 +25,7 @@ _POLL: Final = timedelta(milliseconds=100)
 _LIST_EVERY: Final = 10  #: while waiting, the engine is asked at every n-th poll of the store
 _SHORTEST: Final = timedelta(seconds=60)
 _CLOCK_WITHIN: Final = timedelta(seconds=5)
+_ROW_WITHIN: Final = timedelta(seconds=30)  #: how long after the worker's instance is gone its row may still change
 _LINES: Final = 50
 #: what a worker's last words mean, in order; the first that matches is reported
 _HINTS: Final = (
@@ -127,14 +128,22 @@ class WorkerCheck:
         return None, "asked to finish and leave"
 
     async def _leave(self) -> tuple[None, str]:
-        deadline = self._clock.elapsed() + self._limit()
+        deadline, gone_since = self._clock.elapsed() + self._limit(), None
         while True:
-            row, instance = await self._store.workers.get(self._pool_id, WORKER), await self._instance()
+            instance = await self._instance()
+            row = await self._store.workers.get(self._pool_id, WORKER)
             is_gone = instance is None or instance.state is InstanceState.EXITED
             if not row.is_live and is_gone:
                 code = f" with exit code {row.exit_code}" if row.exit_code is not None else ""
                 return None, f"left as {row.status}{code}, and its instance is gone"
-            if self._clock.elapsed() > deadline:
+            now = self._clock.elapsed()
+            gone_since = (gone_since or now) if is_gone else None
+            if gone_since is not None and now - gone_since > _ROW_WITHIN:
+                raise CheckStepFailed(
+                    f"its instance is gone, but the worker did not record its end: its row is still {row.status}"
+                    + _said(None, await self._last_line())
+                )
+            if now > deadline:
                 left = "its instance still runs" if not is_gone else f"its row is still {row.status}"
                 raise CheckStepFailed(f"the worker did not leave within {time_span(self._limit())}: {left}")
             await self._clock.sleep(_POLL)
@@ -143,7 +152,14 @@ class WorkerCheck:
     async def _scratch_pool(self) -> AsyncIterator[None]:
         """Create a pool for the check, and hold its lease, so that no controller acts on it. Afterwards remove everything."""
         limit = self._limit()
-        row = pool(self._pool_id, PoolKind.FLEET, _thresholds(limit), policy="fixed", workers=0, provider=self._engine)
+        row = pool(
+            self._pool_id,
+            PoolKind.FLEET,
+            _thresholds(limit, self._store.traits.shortest_beat),
+            policy="fixed",
+            workers=0,
+            provider=self._engine,
+        )
         lease = await self._store.leases.acquire(self._pool_id, process_name(), limit * 4)
         try:
             await self._store.pools.create(row)
@@ -228,9 +244,11 @@ class WorkerCheck:
         return next((line for line in reversed(lines) if line), None)
 
 
-def _thresholds(limit: timedelta) -> Thresholds:
-    """Return thresholds for the check: a heartbeat each second; the worker leaves if this process is gone for ``limit``."""
-    return replace(with_heartbeat(PRESETS[PoolKind.FLEET], timedelta(seconds=1)), controller_gone_after=limit)
+def _thresholds(limit: timedelta, shortest_beat: timedelta) -> Thresholds:
+    """Return thresholds for the check: a heartbeat each second, or as often as the store allows; the worker leaves if this
+    process is gone for ``limit``."""
+    every = max(timedelta(seconds=1), shortest_beat)
+    return replace(with_heartbeat(PRESETS[PoolKind.FLEET], every), controller_gone_after=limit)
 
 
 def _told(instance: Instance | None) -> str | None:

@@ -139,12 +139,12 @@ class HeartbeatLoop:
             self._samples.mark_sent(waiting)
 
     async def leave(self, to: WorkerStatus, reason: str, change: WorkerChange) -> None:
-        """Send the last heartbeat, the samples not yet sent, and the final status. Failed calls are not retried."""
+        """Send the last heartbeat, the samples not yet sent, and the final status. Raises StoreUnavailable, WorkerGone."""
         sample = self._samples.newest
-        await self._store.membership.beat(self._source.heartbeat(sample))
+        await self._connection.ask(self._store.membership.beat(self._source.heartbeat(sample)))
         self._samples.mark_sent([sample] if sample else [])
         await self._send_waiting()
-        await self._move(to, reason, change)
+        await self._connection.ask(self._move(to, reason, change))
 
     async def _move(self, to: WorkerStatus, reason: str, change: WorkerChange | None = None) -> Worker:
         me = self._identity

@@ -24,6 +24,8 @@ __all__ = ["DrainResult", "Measurement", "ResourceProbe", "WorkerLifecycle", "Wo
 log = logging.getLogger(__name__)
 
 _OVERTIME = timedelta(seconds=1)  #: added to the drain limit, so that a workload that ends just in time is not cut off
+_LEAVE_TRIES = 3
+_LEAVE_PAUSE = timedelta(seconds=1)
 
 
 class WorkerLifecycle:
@@ -204,19 +206,26 @@ class WorkerLifecycle:
             await self._clock.sleep(self._connection.call_timeout)
 
     async def _leave(self) -> None:
-        """Record the worker's end, if the store answers; the process ends in any case."""
+        """Record the worker's end, in up to ``_LEAVE_TRIES`` tries; the process ends in any case."""
         end = self._shutdown.end
         error = None if end.code is ExitCode.CLEAN else truncate(end.reason, LONGEST_ERROR)
         change = WorkerChange(exit_code=end.code, error=error, meta=self._meta)
-        try:
-            await with_timeout(
-                self._clock, self._connection.call_timeout, self._heartbeat.leave(end.status, end.reason, change)
-            )
-        except Exception as exc:
-            log.warning(
-                "failed to record that this worker left: %s; it is shown as live until a controller marks it as lost",
-                describe(exc),
-            )
+        for tries_left in reversed(range(_LEAVE_TRIES)):
+            try:
+                await self._heartbeat.leave(end.status, end.reason, change)
+                return
+            except WorkerGone as exc:
+                log.info("this worker's end is already recorded: %s", exc)
+                return
+            except Exception as exc:
+                is_last = not tries_left or self._connection.lost or self._shutdown.hurry.is_set()
+                if is_last or not isinstance(exc, StoreUnavailable):
+                    log.warning(
+                        "failed to record that this worker left: %s; it is shown as live until a controller marks it as lost",
+                        describe(exc),
+                    )
+                    return
+            await pause(self._clock, _LEAVE_PAUSE, self._shutdown.hurry)
 
     async def _run_heartbeat(self) -> None:
         try:
