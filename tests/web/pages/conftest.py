@@ -14,7 +14,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from servers.chromium import installation
 from servers.debian import Unavailable
-from web.pages.browsing import DESK, PATIENCE_MS, browsing, chromium, new_context, tab
+from web.pages.browsing import DESK, PATIENCE_MS, browsing, chromium, new_context, same_tab
 from web.pages.scene import build, triggers_yml
 from web.pages.served import KEY, Served, filled, serving
 
@@ -60,7 +60,7 @@ async def desk(browser: Browser, served: Served) -> AsyncIterator[BrowserContext
 
 @pytest.fixture
 async def page(desk: BrowserContext, served: Served) -> AsyncIterator[Page]:
-    async with tab(desk, served.address) as (opened, _):
+    async with same_tab(desk, served.address) as (opened, _):
         yield opened
 
 

@@ -16,7 +16,7 @@ from web.pages.browsing import (
     new_context,
     opened,
     picture,
-    tab,
+    same_tab,
     tabbed_to,
 )
 from web.pages.run_recorded import recorded
@@ -53,7 +53,7 @@ async def desk(browser: Browser, reading: Served) -> AsyncIterator[BrowserContex
 
 @pytest.fixture
 async def page(desk: BrowserContext, reading: Served) -> AsyncIterator[Page]:
-    async with tab(desk, reading.address) as (made, _):
+    async with same_tab(desk, reading.address) as (made, _):
         yield made
 
 
