@@ -13,7 +13,7 @@ from drumbeat.core.job import IfFailed, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import open_store
-from drumbeat.store.sql import migrate, queries, store as sql_store, upkeep
+from drumbeat.store.sql import migrate, postgres, queries, sqlite, store as sql_store, upkeep
 from drumbeat.store.sql.queries import migration_texts
 from drumbeat.store.sql.rows import thresholds_json
 from store.scene import PostgresSql, Sql, SqliteSql
@@ -85,6 +85,13 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             monkeypatch.setattr(module, "LATEST", max(texts))
 
     return offer
+
+
+@pytest.fixture(autouse=True)
+def read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries are read at every opening of a store, because here they change; elsewhere once in a process."""
+    for module in (postgres, sqlite):
+        monkeypatch.setattr(module, "load_queries", queries.load_queries.__wrapped__)
 
 
 def test_eight_processes_at_once_apply_each_version_once(url: str) -> None:

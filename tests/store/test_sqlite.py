@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -34,9 +35,19 @@ def url(database_file: Path) -> str:
     return f"sqlite:///{database_file}"
 
 
+@pytest.fixture(scope="module")
+async def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with tables and no rows."""
+    file = tmp_path_factory.mktemp("empty") / "drumbeat.db"
+    async with open_store(f"sqlite:///{file}", create=True):
+        pass
+    return file
+
+
 @pytest.fixture
-async def store(url: str) -> AsyncIterator[Store]:
-    async with open_store(f"{url}?synchronous=normal", create=True) as store:
+async def store(url: str, empty: Path, database_file: Path) -> AsyncIterator[Store]:
+    shutil.copy(empty, database_file)
+    async with open_store(f"{url}?synchronous=normal") as store:
         yield store
 
 

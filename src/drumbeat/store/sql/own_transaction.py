@@ -146,7 +146,7 @@ class PostgresTransactions(OwnTransactions):
         return _postgres_queries(self._schema)
 
     def _ask_store(self) -> Rows:
-        [found] = asyncio.run(read_apart(self._url, _numbered_queries(self._schema)["find_home"], {}))
+        [found] = asyncio.run(read_apart(self._url, load_queries(postgres_dialect(self._schema))["find_home"], {}))
         self._home = (found["database"], found["started"])
         return ()
 
@@ -175,7 +175,7 @@ class PostgresTransactions(OwnTransactions):
         return bool(settled.held)
 
     async def is_being_completed(self, token: Token) -> bool:
-        query = _numbered_queries(self._schema)["find_unlocked"]
+        query = load_queries(postgres_dialect(self._schema))["find_unlocked"]
         return not await read_apart(self._url, query, {"job_id": token.job_id, "seq": number_of(token.job_id)})
 
 
@@ -189,7 +189,7 @@ class SqliteTransactions(OwnTransactions):
         self._path = path
 
     def _queries(self) -> Mapping[str, Query]:
-        return _sqlite_queries()
+        return load_queries(SQLITE)
 
     def _ask_store(self) -> Rows:
         return ()
@@ -238,15 +238,5 @@ def _plain(name: str, values: Values | Bulk | MayConflict) -> Values:
 
 
 @cache
-def _numbered_queries(schema: str) -> Mapping[str, Query]:
-    return load_queries(postgres_dialect(schema))
-
-
-@cache
 def _postgres_queries(schema: str) -> Mapping[str, Query]:
     return load_queries(replace(postgres_dialect(schema), numbered=False))
-
-
-@cache
-def _sqlite_queries() -> Mapping[str, Query]:
-    return load_queries(SQLITE)

@@ -1,11 +1,13 @@
 """PostgreSQL's dialect: the SQL that replaces the ``@words`` of portable queries, such as ``@now``."""
 
 import re
+from functools import cache
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store.sql.queries import Dialect
 
 
+@cache
 def dialect(schema: str) -> Dialect:
     """Return PostgreSQL's dialect for tables in this schema. Raises InvalidSettings for an invalid schema name."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):

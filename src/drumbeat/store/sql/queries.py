@@ -7,6 +7,7 @@ as ``:name``. ``drumbeat.`` stands for the schema; ``@now``, ``@json`` and other
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,9 +56,9 @@ class SqlTable:
     json_columns: frozenset[str]  #: columns that are compared by the value of their JSON, and not by its text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dialect:
-    """How one database writes the SQL that differs between databases."""
+    """How one database writes the SQL that differs between databases. Two dialects are equal if they are the same object."""
 
     name: str
     words: Mapping[str, str]  #: SQL for ``@now`` and other words
@@ -83,8 +84,10 @@ class Dialect:
         return words[name]
 
 
+@cache
 def load_queries(dialect: Dialect) -> Mapping[str, Query]:
-    """Load all named queries: portable ones, those of the dialect (which replace portable ones), views and migrations."""
+    """Load all named queries, once for each dialect: portable ones, those of the dialect (which replace portable ones), views
+    and migrations."""
     texts = dict(_sections("portable.sql")) | dict(_sections("views.sql")) | dict(_sections(f"{dialect.name}.sql"))
     migrations = {f"migration_{number}": text for number, text in migrations_of(dialect.name).items()}
     queries = {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}

@@ -1,6 +1,7 @@
 """Snowflake's dialect: the SQL that replaces the ``@words`` of portable queries, such as ``@now``."""
 
 import re
+from functools import cache
 
 from drumbeat.store.sql.queries import Dialect, migrations_of
 
@@ -15,6 +16,7 @@ _REWRITES = {
 }
 
 
+@cache
 def dialect(*, hybrid: bool) -> Dialect:
     """Return Snowflake's dialect for hybrid tables, which lock rows and enforce keys, or for standard tables, which do not."""
     return Dialect(
