@@ -234,6 +234,21 @@ def run_all(
             free.append(each.slot)
 
 
+def run_killed_again(
+    slots: Sequence[Slot], work: Sequence[tuple[Bug | None, Sequence[str]]], limit: float
+) -> Iterator[tuple[Running, int | None]]:
+    """Like ``run_all``; tests that a signal killed are run a second time, because Snowflake's connector, which is compiled,
+    sometimes crashes its process. A bug in our own C code is meant to crash it."""
+    killed: list[tuple[Bug | None, Sequence[str]]] = []
+    for done, code in run_all(slots, work, limit):
+        if code is not None and code < 0 and not (done.bug and done.bug.file.endswith(".c")):
+            say(f"a signal killed the tests {' '.join(done.tests)}; they are run again")
+            killed.append((done.bug, done.tests))
+        else:
+            yield done, code
+    yield from run_all(slots, killed, limit)
+
+
 def judged(done: Running, bug: Bug, code: int | None) -> Finding:
     seconds = time.monotonic() - done.began
     seen = done.slot.seen_by.read_text() if done.slot.seen_by.exists() else ""
@@ -258,7 +273,7 @@ def check_green(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> Non
     say(f"running the chosen tests of {len(by_file)} files without a bug")
     red = [
         f"without a bug pytest ended with {code} on {' '.join(done.tests)}:\n{done.slot.log_tail()}"
-        for done, code in run_all(slots, [(None, sorted(tests)) for tests in by_file.values()], limit * 4)
+        for done, code in run_killed_again(slots, [(None, sorted(tests)) for tests in by_file.values()], limit * 4)
         if code != 0
     ]
     if red:
@@ -267,7 +282,7 @@ def check_green(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> Non
 
 def find(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> list[Finding]:
     found: list[Finding] = []
-    for done, code in run_all(slots, [(bug, bug.tests) for bug in bugs], limit):
+    for done, code in run_killed_again(slots, [(bug, bug.tests) for bug in bugs], limit):
         assert done.bug is not None
         finding = judged(done, done.bug, code)
         found.append(finding)

@@ -914,6 +914,31 @@ async def test_quick_jobs_are_settled_many_at_a_time(shop: Shop) -> None:
     assert calls < 100
 
 
+async def test_while_the_store_writes_half_of_the_outcomes_the_worker_runs_the_other_half(shop: Shop) -> None:
+    await shop.desk.push_many(range(3000))
+    ran = 0
+    beside: list[int] = []  #: of the outcomes of one call, as many as jobs ran while the store wrote them
+    settling = shop.store.queue.settle
+
+    async def quick(n: int) -> None:
+        nonlocal ran
+        ran += 1
+
+    async def slow(holder: Any, verdicts: Any, claiming: Any = None) -> Any:
+        answer = await settling(holder, verdicts, claiming)
+        before = ran
+        await settle()
+        beside.append(min(len(verdicts), ran - before))
+        return answer
+
+    shop.store.queue.settle = slow  # type: ignore[method-assign]
+    await shop.work(shop.workload(quick, mode=Mode.DRAIN, concurrency=100))
+
+    assert ran == 3000
+    assert sum(beside) > 1500, beside
+    assert len(beside) < 40, "and outcomes are still written many at a time"
+
+
 async def test_an_idle_worker_asks_little(shop: Shop) -> None:
     asked: list[str] = []
     for name in ("claim", "settle", "renew", "expire"):

@@ -20,6 +20,7 @@ from drumbeat.runtime.worker import Measurement
 log = logging.getLogger(__name__)
 
 BATCH = 500  #: the most outcomes that are written in one transaction
+SMALLEST_BATCH = 16  #: with this many outcomes, the worker writes them without waiting for more
 MOST_PREFETCHED = 500
 PREFETCH_TIME = timedelta(milliseconds=20)  #: default prefetch: as many jobs as the worker runs in this time
 _FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
@@ -145,6 +146,9 @@ class InFlight:
         self._running = 0
         self._left = 1 if plan.mode is Mode.ONCE else plan.max_jobs
         self.verdicts: list[JobOutcome] = []  #: outcomes to write, in the order in which the jobs ended
+        #: how many outcomes to write in one call: half of the jobs that the worker may hold, so that it runs the other half
+        #: while the store writes
+        self.batch = SMALLEST_BATCH
         self.slots = plan.concurrency  #: how many jobs may run at once
         self._alone: Token | None = None  #: the last claimed job that must run alone, that is, beside no other job
         self.next_is_alone = False  #: claim nothing until all jobs are finished, then claim one job that must run alone
@@ -243,8 +247,9 @@ class InFlight:
             del self._held[held.token.job_id]
 
     def take_verdicts(self) -> list[JobOutcome]:
-        """Remove up to BATCH outcomes from ``verdicts`` and return them, to be written to the store."""
-        taken, self.verdicts = self.verdicts[:BATCH], self.verdicts[BATCH:]
+        """Remove up to ``batch`` outcomes from ``verdicts`` and return them, to be written to the store."""
+        self.batch = min(max((self.slots + self._prefetch()) // 2, SMALLEST_BATCH), BATCH)
+        taken, self.verdicts = self.verdicts[: self.batch], self.verdicts[self.batch :]
         self._move(taken, JobState.WRITING)
         return taken
 

@@ -14,7 +14,7 @@ from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import Job, JobOutcome
 from drumbeat.pool.worker.attempt import AttemptRunner, TakenAway, in_time
 from drumbeat.pool.worker.claims import Claims
-from drumbeat.pool.worker.in_flight import InFlight, InFlightJob, JobState
+from drumbeat.pool.worker.in_flight import SMALLEST_BATCH, InFlight, InFlightJob, JobState
 from drumbeat.pool.worker.lease_keeper import LeaseKeeper
 from drumbeat.pool.worker.notification_pause import SHORTEST, NotificationPause
 from drumbeat.pool.worker.options import Mode, WorkPlan
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 IDLE = timedelta(seconds=30)  #: how long to wait for a notification before claiming anyway
 _MEMORY_EVERY = timedelta(seconds=1)
 _YIELD_EVERY = 16  #: after this many jobs a task yields to other tasks
-_BATCH = 16  #: with this many outcomes, write them without waiting for more
 _GRACE = timedelta(seconds=5)  #: time limit for releasing jobs on exit, and for handlers in threads to stop
 _PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: first and longest pause before a store error is retried
 
@@ -189,7 +188,7 @@ class JobWorkload:
 
     async def _gather(self) -> None:
         """Wait briefly for other jobs to finish, so that their outcomes are written together."""
-        if self._plan.gather and self.in_flight.running and 0 < len(self.in_flight.verdicts) < _BATCH:
+        if self._plan.gather and self.in_flight.running and 0 < len(self.in_flight.verdicts) < SMALLEST_BATCH:
             await self._clock.sleep(self._plan.gather)
 
     def _free(self) -> int:
@@ -274,6 +273,7 @@ class JobWorkload:
     async def _run(self, first: InFlightJob) -> None:
         """Run a job, then the next waiting jobs, one after another, and yield to other tasks in between."""
         held: InFlightJob | None = first
+        first.began = self._clock.elapsed()
         for turn in itertools.count(1):
             if held is None or self._attempts is None:
                 return
@@ -282,7 +282,7 @@ class JobWorkload:
             except asyncio.CancelledError:
                 return
             self._finish(held, None if held.is_settled else ended)
-            if turn % _YIELD_EVERY == 0:
+            if turn % _YIELD_EVERY == 0 or (len(self.in_flight.verdicts) >= self.in_flight.batch and not self._exchanging):
                 await asyncio.sleep(0)
             if (held := self.in_flight.next(self._lingering)) is not None:
                 held.task = asyncio.current_task()
