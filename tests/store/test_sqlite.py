@@ -195,3 +195,20 @@ async def test_a_file_gives_the_space_of_pruned_rows_back_a_little_at_a_time(url
     assert size < 6_000_000
     async with open_store(url) as store:
         assert (await store.upkeep.check()).problems == []
+
+
+async def test_a_file_that_is_deleted_or_replaced_while_it_is_open_is_not_used_any_more(url: str, database_file: Path) -> None:
+    async with open_store(url, create=True) as store:
+        home = await store.pools.create(pool("p", PoolKind.JOBS))
+        aside = database_file.with_name("aside.db")
+        database_file.rename(aside)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="was deleted or replaced while it was open"):
+                await store.queue.push(home.pool_id, [NewJob(payload=1)])
+            with pytest.raises(StoreUnavailable, match="was deleted or replaced while it was open"):
+                await store.pools.get(home.pool_id)
+            shutil.copy(aside, database_file)
+
+        aside.rename(database_file)
+        await store.queue.push(home.pool_id, [NewJob(payload=2)])
+        assert [job.payload for job in await store.jobs.list(home.pool_id)] == [2]

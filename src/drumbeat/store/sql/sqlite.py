@@ -124,6 +124,7 @@ class SqliteDatabase:
         self._busy_timeout = busy_timeout
         self._create = create
         self._has_warned = False
+        self._opened: tuple[int, int] | None = None  #: device and number (inode) of the file that is open
         self._queries = load_queries(DIALECT)
         self._writer = DatabaseThread("writer", self._connect, self._write_batch)
         self._reader = DatabaseThread("reader", self._connect, self._read_batch)
@@ -188,11 +189,30 @@ class SqliteDatabase:
         self._check_path()
         self._keep_private()
         try:
-            return self._configured(
+            connection = self._configured(
                 sqlite3.connect(self._path, isolation_level=None, timeout=self._busy_timeout.total_seconds())
             )
         except sqlite3.Error as exc:
             raise self._translated(exc) from exc
+        self._opened = self._opened or self._file()
+        return connection
+
+    def _file(self) -> tuple[int, int] | None:
+        """Return the device and the number (inode) of the file at the path; None if there is no file."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check_file(self) -> None:
+        """Raise StoreUnavailable if the open file is no longer the one at the path: SQLite would go on to use a deleted file,
+        which no other process sees."""
+        if self._file() != self._opened:
+            raise StoreUnavailable(
+                f"the SQLite file {self._path} was deleted or replaced while it was open; put the file back, or start this "
+                "process again to use the new one"
+            )
 
     def _check_path(self) -> None:
         if self._path.is_dir():
@@ -237,19 +257,25 @@ class SqliteDatabase:
         return run_script_blocking(script, lambda name, values: _run(connection, self._queries[name], values))
 
     def _read_batch(self, connection: sqlite3.Connection, calls: Sequence[QueuedCall]) -> list[CallOutcome]:
+        try:
+            self._check_file()
+        except StoreUnavailable as exc:
+            return [CallOutcome(call, error=exc) for call in calls]
         return [self._attempt(connection, call) for call in calls]
 
     def _write_batch(self, connection: sqlite3.Connection, calls: Sequence[QueuedCall]) -> list[CallOutcome]:
         try:
             connection.execute("BEGIN IMMEDIATE")
+            self._check_file()
             if len(calls) == 1:
                 return [self._attempt_alone(connection, calls[0])]
             outcomes = [self._attempt_in_savepoint(connection, call) for call in calls]
             connection.execute("COMMIT")
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, StoreUnavailable) as exc:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            return [CallOutcome(call, error=_caused(self._translated(exc), exc)) for call in calls]
+            error = exc if isinstance(exc, StoreUnavailable) else _caused(self._translated(exc), exc)
+            return [CallOutcome(call, error=error) for call in calls]
         return outcomes
 
     def _attempt_alone(self, connection: sqlite3.Connection, call: QueuedCall) -> CallOutcome:
