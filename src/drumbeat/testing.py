@@ -183,6 +183,7 @@ class _Inline:
         self.on_free: Callable[[], None] = lambda: None
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
+        context.main = asyncio.current_task()
         try:
             result = handler.invoke(context)
             return await result if handler.is_async else result
@@ -205,18 +206,13 @@ class _Steps:
         self._store = store
         self._clock = clock
         self._holder = holder
-        self._later: list[NewStep] = []
 
     async def read(self, job_id: JobId) -> Sequence[JobStep]:
         return await self._store.job_steps.list(job_id)
 
     async def write(self, new: NewStep) -> None:
-        later, self._later = self._later, []
-        if await self._store.job_steps.record(self._holder, [*later, new]):
+        if await self._store.job_steps.record(self._holder, [new]):
             raise stale_write(new.token)
-
-    def write_later(self, new: NewStep) -> None:
-        self._later.append(new)
 
     async def sleep(self, duration: timedelta) -> None:
         await self._clock.advance(duration)

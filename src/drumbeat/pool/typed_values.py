@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from enum import Enum
 from typing import Any
@@ -20,7 +20,7 @@ def converter(name: str, hint: Any) -> Convert | None:
     The function raises InvalidInput with ``name``, the parameter's name, if a value does not fit the type.
     """
     kinds = list(_kinds(hint))
-    if not any(_is_converted(kind) for kind in kinds):
+    if not any(_is_converted(kind) for kind in kinds) and not _has_other_keys(hint):
         return None
     convert = _with_pydantic(hint) if any(_is_model(kind) for kind in kinds) else _with_msgspec(hint)
 
@@ -47,6 +47,13 @@ def _is_converted(kind: Any) -> bool:
     return kind is tuple or issubclass(kind, _STORED_AS_TEXT) or dataclasses.is_dataclass(kind) or _is_model(kind)
 
 
+def _has_other_keys(hint: Any) -> bool:
+    """Whether a type has a dict in it with keys that are not text, such as ``dict[int, str]``: JSON has only text as keys."""
+    parts = typing.get_args(hint)
+    is_dict = isinstance(origin := typing.get_origin(hint), type) and issubclass(origin, Mapping) and len(parts) == 2
+    return (is_dict and parts[0] not in (str, Any)) or any(map(_has_other_keys, parts))
+
+
 def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate")
 
@@ -63,7 +70,7 @@ def _with_msgspec(hint: Any) -> Convert:
 
     def convert(value: Any) -> Any:
         try:
-            return msgspec.convert(value, hint)
+            return msgspec.convert(value, hint, str_keys=True)
         except TypeError:  # the hint also names a type that msgspec does not know: the function gets plain JSON
             return value
 

@@ -187,7 +187,8 @@ class AttemptRunner:
         self, held: InFlightJob, store: StepStore, loop: asyncio.AbstractEventLoop, recorded: Sequence[JobStep] = ()
     ) -> AttemptSteps:
         now, threads = partial(self._store_time, held), self.executor.run_in_thread
-        return AttemptSteps(held.job, recorded, store, loop, now, threads, lambda: held.context.is_locked)
+        context = held.context
+        return AttemptSteps(held.job, recorded, store, loop, now, threads, lambda: context.is_locked, lambda: context.main)
 
     async def _in_time(self, held: InFlightJob, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
         held.context.deadline = self.clock.now() + limit

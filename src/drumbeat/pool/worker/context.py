@@ -48,6 +48,7 @@ class JobContext:
     settles_itself = False  #: the handler has called ``complete_on``: only the commit of its transaction counts
     is_locked = False  #: a transaction of the handler has locked the job, so that its lease cannot be renewed
     steps: AttemptSteps | None = None  #: its durable steps; None: it has begun none
+    main: object = None  #: the task or thread that runs the handler itself, and not what the handler starts beside it
     make_steps: Callable[[], AttemptSteps] | None = None  #: for the first step; None: this process cannot record any
     _read_parents: tuple[ReadParents, asyncio.AbstractEventLoop] | None = None
     _ask_parents: AskParents | None = None

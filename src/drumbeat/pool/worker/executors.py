@@ -1,6 +1,7 @@
 """Executors run handlers: on the worker's event loop, in threads, or in child processes."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -48,7 +49,8 @@ class LoopExecutor:
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
         if not handler.is_async:
-            return await self._threads.run(partial(copy_context().run, handler.invoke, context))
+            return await self._threads.run(partial(copy_context().run, call, handler, context))
+        context.main = asyncio.current_task()
         try:
             return await handler.invoke(context)
         except (Exception, asyncio.CancelledError):
@@ -113,4 +115,12 @@ def executor(kind: ExecutorKind) -> Executor:
 
 def call(handler: Handler, context: JobContext) -> Any:
     """Call a handler from code without an event loop, and return its result."""
-    return asyncio.run(handler.invoke(context)) if handler.is_async else handler.invoke(context)
+    if handler.is_async:
+        return asyncio.run(_call_in_loop(handler, context))
+    context.main = threading.get_ident()
+    return handler.invoke(context)
+
+
+async def _call_in_loop(handler: Handler, context: JobContext) -> Any:
+    context.main = asyncio.current_task()
+    return await handler.invoke(context)

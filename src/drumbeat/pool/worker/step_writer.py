@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 500  #: the most steps that are written in one transaction
 
-Waiting = tuple[NewStep, "asyncio.Future[None] | None"]
+Waiting = tuple[NewStep, "asyncio.Future[None]"]
 
 
 class StepWriter:
@@ -62,10 +62,6 @@ class StepWriter:
                 written.exception()
             raise
 
-    def write_later(self, new: NewStep) -> None:
-        """Record a step together with the next one."""
-        self._waiting.append((new, None))
-
     async def sleep(self, duration: timedelta) -> None:
         await self._clock.sleep(duration)
 
@@ -83,8 +79,7 @@ class StepWriter:
         finally:
             self._is_closed = True
             for _, written in (*batch, *self._waiting):
-                if written is not None:
-                    written.cancel()
+                written.cancel()
 
     async def _write(self, batch: Sequence[Waiting]) -> None:
         pause = PAUSES[0]
@@ -143,7 +138,7 @@ class StepWriter:
 def _answer(waiting: Waiting, exc: Exception | None) -> None:
     """Let the caller of ``write`` go on, or raise an error there."""
     written = waiting[1]
-    if written is None or written.done():
+    if written.done():
         return
     if exc is None:
         written.set_result(None)

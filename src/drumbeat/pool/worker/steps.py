@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import inspect
+import json
 import math
+import threading
 import typing
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -69,10 +72,6 @@ class StepStore(Protocol):
         """Record a step, and return when it is committed. Raises StaleWrite if the job was taken from this worker."""
         ...
 
-    def write_later(self, new: NewStep) -> None:
-        """Record a step before or together with the next step of the same job. Called on the worker's event loop only."""
-        ...
-
     async def sleep(self, duration: timedelta) -> None: ...
 
 
@@ -114,24 +113,28 @@ class AttemptSteps:
         now: Callable[[], datetime],
         run_in_thread: RunInThread,
         is_locked: Callable[[], bool] = lambda: False,
+        main: Callable[[], object] = lambda: None,
     ) -> None:
         """``recorded``: what earlier attempts have recorded, and the events; ``now`` returns the time by the store's clock;
         ``run_in_thread`` runs the plain functions of an async handler; ``is_locked`` returns whether the handler has locked the
-        job by ``complete_on``. ``loop`` is the worker's event loop, to which ``store`` and ``run_in_thread`` belong."""
+        job by ``complete_on``; ``main`` returns the task or thread that runs the handler itself. ``loop`` is the worker's event
+        loop, to which ``store`` and ``run_in_thread`` belong."""
         self.suspension: Suspension | None = None  #: the attempt must end: the job sleeps or waits for an event
         self._job = job
         self._store = store
         self._now = now
         self._run_in_thread = run_in_thread
         self._is_locked = is_locked
+        self._main = main
         self._loop = loop
         self._recorded = {step.position: step for step in recorded if step.position > 0}
         self._events = {step.name: step for step in recorded if step.kind is StepKind.SENT}
         self._received: set[str] = set()  #: the events that this attempt has received
         self._last = 0  #: the position of the last step that was begun
-        self._failed: dict[int, JobStep] = {}  #: failed steps, which are recorded if the handler goes on
+        #: failed steps, each with the task or thread that ran it: they are recorded if the handler goes on
+        self._failed: dict[int, tuple[JobStep, object]] = {}
         self._running = 0  #: steps that run now
-        self._until_idle: list[asyncio.Event] = []  #: set when no step runs any more
+        self._until_idle: list[Future[None]] = []  #: have a result when no step runs any more
         self._suspended: set[object] = set()  #: the tasks of the handler that sleep or wait for an event
 
     def suspended_outcome(self) -> JobOutcome | None:
@@ -144,7 +147,7 @@ class AttemptSteps:
         Raises StepFailed; InvalidInput if the result is no JSON, or if the recorded step has another name.
         """
         called = step_name(function) if name is None else _checked_name(name)
-        known, position = self._begin(StepKind.STEP, called)
+        known, position = await self._begin(StepKind.STEP, called)
         if known is not None and known.error is not None:
             raise StepFailed(called, known.error)
         if known is not None:
@@ -156,7 +159,8 @@ class AttemptSteps:
             self._running -= 1
             if not self._running:
                 for each in self._until_idle:
-                    each.set()
+                    with contextlib.suppress(InvalidStateError):
+                        each.set_result(None)
 
     async def _run(
         self, position: int, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -168,7 +172,7 @@ class AttemptSteps:
             self._note_failure(position, name, started, exc)
         result = as_json(value, f"the result of step {name!r}")
         await self._write(_ended_step(position, name, started, self._now(), result=result))
-        return value
+        return _typed(function, json.loads(json.dumps(result)))
 
     async def _call(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a step's function: a plain one in a thread, or directly if the handler has its own thread."""
@@ -185,7 +189,7 @@ class AttemptSteps:
     async def sleep(self, duration: timedelta | float) -> None:
         """Sleep until a moment that is recorded. A long sleep ends the attempt: the job is claimed again at that moment."""
         length = _checked_length("sleep", duration)
-        known, position = self._begin(StepKind.SLEEP, "sleep")
+        known, position = await self._begin(StepKind.SLEEP, "sleep")
         now = self._now()
         until = known.until if known is not None and known.until is not None else now + length
         if known is None:
@@ -202,7 +206,7 @@ class AttemptSteps:
         again when the event is sent. Raises TimeoutError ``timeout`` after the first call."""
         called = _checked_name(name)
         limit = None if timeout is None else _checked_length("timeout", timeout)
-        known, position = self._begin(StepKind.EVENT, called)
+        known, position = await self._begin(StepKind.EVENT, called)
         if known is not None and known.finished_at is not None:
             return self._received_event(known)
         now = self._now()
@@ -233,8 +237,9 @@ class AttemptSteps:
         self._received.add(step.name)
         return step.result
 
-    def _begin(self, kind: StepKind, name: str) -> tuple[JobStep | None, int]:
-        """Return what is recorded of the next step, and its position. Raises InvalidInput if it is another step."""
+    async def _begin(self, kind: StepKind, name: str) -> tuple[JobStep | None, int]:
+        """Return what is recorded of the next step, and its position. First records the failures of earlier steps that the
+        handler has caught. Raises InvalidInput if it is another step."""
         if self.suspension is not None and (kind is StepKind.STEP or _current_task() in self._suspended):
             raise JobSuspended
         if (outer := _IN_STEP.get()) is not None:
@@ -242,21 +247,33 @@ class AttemptSteps:
                 f"expected steps after each other, got {kind} {name!r} inside of step {outer!r}; call it in the handler"
             )
         self._check_unlocked(kind, name)
-        for failed in self._failed.values():
-            self._write_later(failed)
-        self._failed.clear()
+        caught = [each for each, (_, place) in self._failed.items() if self._has_caught(place)]
+        failed = [self._failed.pop(each)[0] for each in caught]
         self._last += 1
-        known = self._recorded.get(self._last)
+        position, known = self._last, self._recorded.get(self._last)
         if known is not None and (known.kind, known.name) != (kind, name):
             raise InvalidInput(
-                f"expected step {self._last} of this job to be {known.kind} {known.name!r}, as an earlier attempt recorded, "
+                f"expected step {position} of this job to be {known.kind} {known.name!r}, as an earlier attempt recorded, "
                 f"got {kind} {name!r}: the code has changed; restore the order of steps and requeue the job, or push a new one"
             )
-        return known, self._last
+        for each in failed:
+            await self._write(each)
+        return known, position
+
+    def _has_caught(self, place: object) -> bool:
+        """Whether the handler has caught the failure of a step that ran in another task or thread, or in this one.
+
+        A step that begins in the same task follows the failure. If it begins in the handler's own task, that task may have
+        received the error of another task (as by ``gather``), or not yet. A step in any other task runs beside.
+        """
+        here = _place()
+        if here == place or here != self._main():
+            return here == place
+        return not isinstance(place, asyncio.Task) or (place.done() and not place._log_traceback)  # noqa: SLF001
 
     def _note_failure(self, position: int, name: str, started: datetime, exc: Exception) -> NoReturn:
         error = f"{type(exc).__name__}: {exc}"
-        self._failed[position] = _ended_step(position, name, started, self._now(), error=error)
+        self._failed[position] = _ended_step(position, name, started, self._now(), error=error), _place()
         raise StepFailed(name, error) from exc
 
     async def _suspend(self, suspension: Suspension) -> NoReturn:
@@ -264,8 +281,9 @@ class AttemptSteps:
         self.suspension = suspension if self.suspension is None else self.suspension.or_earlier(suspension)
         self._suspended.add(_current_task())
         if self._running:
-            self._until_idle.append(asyncio.Event())
-            await self._until_idle[-1].wait()
+            idle: Future[None] = Future()
+            self._until_idle.append(idle)
+            await (asyncio.wrap_future(idle) if _has_loop() else _blocking(idle))
         raise JobSuspended
 
     def _check_unlocked(self, kind: StepKind, name: str) -> None:
@@ -279,13 +297,6 @@ class AttemptSteps:
     async def _write(self, step: JobStep) -> None:
         self._check_unlocked(step.kind, step.name)
         await self._on_loop(self._store.write(NewStep(token=self._job.token, step=step)))
-
-    def _write_later(self, step: JobStep) -> None:
-        new = NewStep(token=self._job.token, step=step)
-        if _has_loop() and asyncio.get_running_loop() is self._loop:
-            self._store.write_later(new)
-        else:  # before the next step, whose write is passed to the event loop in the same way
-            self._loop.call_soon_threadsafe(self._store.write_later, new)
 
     async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` on the worker's event loop. A thread without an event loop waits for it."""
@@ -317,6 +328,16 @@ def _checked_length(what: str, value: Any) -> timedelta:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
         raise InvalidInput(f"expected {what} to be a timedelta or seconds, got {short_repr(value)}")
     return timedelta(seconds=max(min(seconds, LONGEST_WAIT.total_seconds()), 0))
+
+
+def _place() -> object:
+    """Return what runs now: the task, or in a thread without an event loop the thread."""
+    return asyncio.current_task() if _has_loop() else threading.get_ident()
+
+
+async def _blocking(future: "Future[T]") -> T:
+    """Wait for a future in a thread without an event loop."""
+    return future.result()
 
 
 def _current_task() -> object:
