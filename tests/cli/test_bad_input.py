@@ -85,7 +85,7 @@ def test_a_worker_outside_its_group(tmp_path: Path, empty: str, group: str) -> N
 def test_a_pool_or_run_that_is_not_there(tmp_path: Path, empty: str, command: str) -> None:
     line = complaint(tried(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=empty), 1)
 
-    assert line == "there is no pool 'p'; see: drumbeat pools list"
+    assert line == "there is no pool 'p'; create it, or see which there are: drumbeat pools list"
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,13 @@ def test_jobs_are_cancelled_and_requeued_by_filter_after_a_dry_run(url: str) -> 
     assert (again["matched"], again["changed"], again["examples"]) == (1, 1, [jobs(url)[0]["job_id"]])
 
 
+def test_all_poisoned_jobs_are_counted_before_they_are_requeued(url: str) -> None:
+    invoke("pool", "push", "p", "1", store=url)
+
+    assert invoke("pool", "requeue", "p", "--all", "--dry-run", store=url).output.startswith("dry run: 0 jobs would")
+    assert invoke("pool", "requeue", "p", "--all", store=url).output == "requeued 0 jobs\n"
+
+
 def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(url: str) -> None:
     piped('{"payload": 1, "type": "a"}\n{"payload": 2, "type": "b"}\n', "pool", "push", "p", "-", "--jobs", store=url)
 
@@ -347,7 +354,7 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("import", "p", "no-such-file"), "cannot read jobs from no-such-file"),
         (("requeue", "p"), "expected job ids, --all or a filter such as --status or --type, got neither"),
         (("requeue", "p", "x", "--all"), "got both"),
-        (("requeue", "p", "--all", "--dry-run"), "expected --all without --limit, --dry-run and --subtree"),
+        (("requeue", "p", "--all", "--subtree"), "expected --all without --subtree"),
         (("reschedule", "p"), "expected --at or --in, got neither"),
         (("reschedule", "p", "--at", "noon"), "expected --at as an ISO time"),
         (("reschedule", "p", "--in", "1h"), "expected --all or a filter such as --type, got neither"),

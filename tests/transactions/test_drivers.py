@@ -1,13 +1,16 @@
 """Jobs that are pushed and completed in a transaction of the caller, with every driver on real databases."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drumbeat.core.errors import InvalidInput, NotFound, StaleWrite
+import drumbeat
+from drumbeat.core.errors import InvalidInput, NotFound, StaleWrite, StoreNotReady
 from drumbeat.core.job import JobStatus
 from transactions.drivers import POSTGRES, SQLITE, Opened, done
 from transactions.place import WRITE, Place
@@ -40,6 +43,24 @@ async def test_a_push_and_a_write_of_the_caller_are_committed_together(opened: t
     job = await pool.job(job_id)
     assert (before, await pool.size(), await place.effects()) == (0, 1, 1)
     assert (job.payload, job.priority) == ({"path": "ä%s'\"", "n": 2**40}, 2)
+
+
+@pytest.mark.parametrize("opened", list(POSTGRES), indirect=True)
+async def test_a_database_without_the_stores_tables_is_named(opened: tuple[Place, Opened]) -> None:
+    place, caller = opened
+    pool = drumbeat.connect(f"{place.url}?schema=not_made_yet").pool("papers")
+
+    await caller.work(WRITE)
+    with pytest.raises(StoreNotReady, match="run: drumbeat store init"):
+        await done(pool.push_on(caller.given, 1))
+
+
+def test_a_file_without_the_stores_tables_is_named(tmp_path: Path) -> None:
+    pool = drumbeat.connect(f"sqlite:///{tmp_path}/own.db").pool("papers")
+    with closing(sqlite3.connect(tmp_path / "own.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        with pytest.raises(StoreNotReady, match="run: drumbeat store init"):
+            pool.push_on(connection, 1)
 
 
 async def test_a_push_is_gone_if_the_caller_rolls_back(opened: tuple[Place, Opened]) -> None:

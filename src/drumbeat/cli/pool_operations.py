@@ -132,13 +132,15 @@ def requeue(
     With filters, cancelled jobs are requeued only if --status cancelled is given.
     """
     selected = _filter(status, job_type, group, priority, older_than, newer_than, error, error_group)
-    if every and not jobs and selected.is_empty:
-        if limit is not None or dry_run or subtree:
-            raise InvalidInput("expected --all without --limit, --dry-run and --subtree; use filters or job ids with these")
+    if every and (jobs or not selected.is_empty):
+        raise InvalidInput("expected job ids, --all or filters, got both")
+    if every and subtree:
+        raise InvalidInput("expected --all without --subtree; use job ids with it")
+    if every and limit is None and not dry_run:
         _requeue_ids(pool, [], store, subtree=False, as_json=as_json)
         return
     if every:
-        raise InvalidInput("expected job ids, --all or filters, got both")
+        selected = replace(selected, statuses=(JobStatus.POISONED,))
     if _by_id(jobs, selected, limit, dry_run=dry_run, subtree=subtree, more=", --all"):
         _requeue_ids(pool, jobs or [], store, subtree=subtree, as_json=as_json)
         return

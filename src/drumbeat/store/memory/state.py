@@ -116,7 +116,7 @@ class MemoryState:
         try:
             return self.pools[pool_id]
         except KeyError:
-            raise NotFound(f"there is no pool {pool_id!r}; see: drumbeat pools list") from None
+            raise NotFound(f"there is no pool {pool_id!r}; create it, or see which there are: drumbeat pools list") from None
 
     def run_rows(self, run_id: RunId) -> tuple[PoolRows, Run]:
         """Return the rows of a run's pool, and the run. Raises NotFound."""

@@ -49,4 +49,4 @@ class RedisPools:
 
 
 def _no_pool(pool_id: PoolId) -> NotFound:
-    return NotFound(f"there is no pool {pool_id!r}; see: drumbeat pools list")
+    return NotFound(f"there is no pool {pool_id!r}; create it, or see which there are: drumbeat pools list")

@@ -2,15 +2,17 @@
 
 import asyncio
 import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, StoreNotReady
 from drumbeat.core.job import AttemptOutcome, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
@@ -30,6 +32,7 @@ from drumbeat.store.sql.sqlite_queue import push_script as push_to_sqlite, settl
 T = TypeVar("T")
 
 _ASK_STORE = "ask_store"  #: a step that asks the store itself, not the caller's connection, which database it is in
+_MISSING_TABLE = re.compile(r'no such table: (pools|jobs)\b|relation ".*(pools|jobs)" does not exist')
 
 
 class OwnTransactions(ABC):
@@ -79,7 +82,8 @@ class OwnTransactions(ABC):
             if name == _ASK_STORE:
                 with ThreadPoolExecutor(1) as thread:  # the caller's own thread may have a running event loop
                     return thread.submit(self._ask_store).result()
-            return driver.fetch(self._queries()[name], _plain(name, values))
+            with _missing_tables():
+                return driver.fetch(self._queries()[name], _plain(name, values))
 
         return run_script_blocking(self._checked(driver, script), perform)
 
@@ -89,7 +93,8 @@ class OwnTransactions(ABC):
         async def perform(name: str, values: Values | Bulk | MayConflict) -> Rows:
             if name == _ASK_STORE:
                 return await asyncio.to_thread(self._ask_store)
-            return await driver.fetch(self._queries()[name], _plain(name, values))
+            with _missing_tables():
+                return await driver.fetch(self._queries()[name], _plain(name, values))
 
         return await run_script(self._checked(driver, script), perform)
 
@@ -229,6 +234,19 @@ def _another_database(expected: str, got: str) -> InvalidInput:
         f"connection: expected a connection to the store's own database {expected}, got one {got}; "
         "use push or complete, which have their own transaction"
     )
+
+
+@contextmanager
+def _missing_tables() -> Iterator[None]:
+    """Raise StoreNotReady in place of the driver's own error if the database has no tables of Drumbeat."""
+    try:
+        yield
+    except Exception as exc:
+        if not _MISSING_TABLE.search(str(exc)):
+            raise
+        raise StoreNotReady(
+            "connection: expected a database with the tables of the store, got one without them; run: drumbeat store init"
+        ) from exc
 
 
 def _plain(name: str, values: Values | Bulk | MayConflict) -> Values:

@@ -45,7 +45,7 @@ class SqlPools:
 
 
 def no_pool(pool_id: str) -> NotFound:
-    return NotFound(f"there is no pool {pool_id!r}; see: drumbeat pools list")
+    return NotFound(f"there is no pool {pool_id!r}; create it, or see which there are: drumbeat pools list")
 
 
 def create_pool(pool: PoolRow) -> Script[PoolRow]:
