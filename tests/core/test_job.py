@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from drumbeat.core.job import LONGEST_WAIT, AlikeJobs, Backoff, NewJob, format_count, retry_delay
+from drumbeat.core.job import LONGEST_WAIT, AlikeJobs, Backoff, Job, JobId, JobStatus, NewJob, format_count, retry_delay
+from drumbeat.core.pool import PoolId
 
 LIKE = NewJob(payload=None, priority=3, type="t")
 JOBS = AlikeJobs(["a", "b", "c"], LIKE)
@@ -55,3 +56,10 @@ def test_chance_makes_the_wait_longer_or_shorter_by_the_jitters_share() -> None:
 )
 def test_a_count_that_stopped_says_so(counts: list[int], told: str) -> None:
     assert format_count(*counts) == told
+
+
+@pytest.mark.parametrize("status", JobStatus)
+def test_a_job_that_is_done_has_no_error_any_more(status: JobStatus) -> None:
+    job = Job(job_id=JobId("j1"), pool_id=PoolId("p"), payload=1, status=status, last_error="first try")
+
+    assert job.current_error == (None if status is JobStatus.DONE else "first try")

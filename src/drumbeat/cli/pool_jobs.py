@@ -39,7 +39,7 @@ JOB_COLUMNS: Columns = {
     "pushed": lambda job: job.created_at,
     "finished": lambda job: job.finished_at,
     "payload": lambda job: _short(job.payload),
-    "error": lambda job: _short(job.last_error.splitlines()[0]) if job.last_error else None,
+    "error": lambda job: _short(job.current_error.splitlines()[0]) if job.current_error else None,
 }
 _ATTEMPT: Columns = {
     "attempt": lambda attempt: attempt.n,

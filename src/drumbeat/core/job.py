@@ -177,6 +177,11 @@ class Job:
     events_sent: int = 0  #: how many events were sent to it
 
     @property
+    def current_error(self) -> str | None:
+        """The last error, unless the job has succeeded since."""
+        return None if self.status is JobStatus.DONE else self.last_error
+
+    @property
     def must_run_alone(self) -> bool:
         """Whether one more crash would poison the job. It then runs alone on its worker, so no other job can be the cause."""
         return self.crashes + self.suspicions >= max(self.max_crashes - 1, 1)

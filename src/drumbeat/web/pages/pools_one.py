@@ -198,7 +198,7 @@ _JOBS = (
         href=lambda job: None if job.workflow_id is None else workflow_url(job.workflow_id),
     ),
     TableColumn(name="payload", loose=True, read=lambda job: short(job.payload, 40)),
-    TableColumn(name="error", loose=True, read=lambda job: short(job.last_error, 40) if job.last_error else None),
+    TableColumn(name="error", loose=True, read=lambda job: short(job.current_error, 40) if job.current_error else None),
 )
 
 
