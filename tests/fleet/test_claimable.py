@@ -9,12 +9,12 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PoolKind, pool
-from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.core.worker import Holder, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide, decide_step
 from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, Plan, PolicyName, QueueView
 from drumbeat.fleet.observe import observe, plan_in
 from drumbeat.spawn.fake import FakeSpawner
-from drumbeat.store.interface import ClaimRequest
+from drumbeat.store.interface import ClaimRequest, JoinRequest, WorkerChange
 from drumbeat.store.memory import MemoryStore
 from fleet.given import NOW, POOL, idle_for, job, queued, ready_worker, seconds
 
@@ -103,6 +103,23 @@ async def test_the_plans_timeout_is_a_jobs_that_names_none() -> None:
 
 def test_a_plan_that_cannot_be_read_is_passed_over() -> None:
     assert plan_in({"timeout": "soon", "capabilities": 7}, POOL) == Plan()
+
+
+async def test_jobs_whose_handler_the_workers_cannot_load_count_as_blocked() -> None:
+    stage = await Stage().begin(handlers={"image": "work:image", "gone": "work:gone"})
+    await stage.push(2, type="image")
+    await stage.push(3, type="gone")
+    worker = JoinRequest(pool_id=POOL, worker_id=WorkerId("w"), slot=0, instance="w", host="h", pid=1)
+    await stage.store.membership.join(worker)
+    meta = {"types": ["image"], "not_loaded": {"gone": "handler 'work:gone': module 'work' has no 'gone'"}}
+    await stage.store.membership.move(
+        POOL, worker.worker_id, worker.instance, WorkerStatus.WAITING, "ready", WorkerChange(meta=meta)
+    )
+    await stage.clock.advance(seconds(3600))
+
+    queue = await stage.queue()
+
+    assert (queue.ready, queue.blocked) == (2, 3)
 
 
 LONG = idle_for(worker_0=700, worker_1=700)

@@ -160,3 +160,31 @@ async def test_one_that_works_ends_it() -> None:
     await stage.checker.check(POOL)
 
     assert len(await stage.spawned()) == 4
+
+
+async def test_no_worker_is_started_for_a_type_whose_handler_the_last_one_could_not_load() -> None:
+    stage = await Stage().open(max_workers=4, handlers={"a": "work:f", "gone": "work:gone"})
+    desk = Pool(stage.store, stage.clock, POOL, "me")
+    await stage.push(3, type="gone")
+    started = []
+
+    for _ in range(70):
+        await stage.checker.check(POOL)
+        for worker_id in await stage.spawned():
+            started.append(worker_id)
+            await stage.join(worker_id)
+            meta = {"types": ["a"], "not_loaded": {"gone": "handler 'work:gone': module 'work' has no 'gone'"}}
+            end = WorkerChange(exit_code=ExitCode.CLEAN, meta=meta)
+            await stage.store.membership.move(POOL, worker_id, worker_id, WorkerStatus.TERMINATED, "no job is left", end)
+            stage.spawner.end(POOL, worker_id, exit_code=0)
+        await stage.clock.advance(seconds(10))
+
+    assert len(started) == 6, "three at first, and three once it is tried again after ten minutes"
+    report = await stage.checker.check(POOL)
+    assert "3 jobs of type 'gone' wait: workers cannot load the handler 'work:gone'" in (report.why_not or "")
+    await stage.push(1, type="a")
+    await stage.checker.check(POOL)
+    assert len(await stage.spawned()) == 1
+    await desk.resume()
+    await stage.checker.check(POOL)
+    assert len(await stage.spawned()) == 4

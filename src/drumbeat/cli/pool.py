@@ -171,6 +171,7 @@ def _status_json(found: PoolStatus) -> dict[str, object]:
         "paused": found.is_paused,
         "paused_types": found.paused_types,
         "trouble": found.trouble,
+        "last_failure": found.last_failure,
         "now": found.now,
     }
     return {**fields, "jobs": counts, "no_handler": found.no_handler, "unhandled": dict(found.unhandled), "workers": health}
@@ -196,6 +197,8 @@ def _print(found: PoolStatus) -> None:
         say(f"paused job types: {', '.join(map(repr, found.paused_types))}", style="yellow")
     if found.no_handler is not None:
         say(found.no_handler, style="yellow")
+    if found.last_failure is not None:
+        say(f"the last worker failed: {found.last_failure.splitlines()[0]}", style="red")
     if found.trouble is not None:
         say(f"no workers are started: {found.trouble}", style="red")
 

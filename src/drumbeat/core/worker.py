@@ -20,6 +20,8 @@ SPAWN_FAILED = "spawn_failed"  #: key in a row's ``meta``: its engine refused to
 REFUSED = "refused"  #: key in a row's ``meta``: how its engine refused to start it; it is asked for again
 UNANSWERED = "unanswered"  #: key in a row's ``meta``: why the last request to start it got no answer
 CAPACITY_EXEMPT = "capacity_exempt"  #: key in a row's ``meta``: the worker does not count in its fleet
+TYPES = "types"  #: key in a row's ``meta``: the job types that the worker has handlers for; missing: every type
+NOT_LOADED = "not_loaded"  #: key in a row's ``meta``: job types whose handler the worker cannot load, with the cause
 DISK = "disk"  #: the key in ``gpu`` under which a worker reports the disk of its volume
 
 

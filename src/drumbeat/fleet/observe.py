@@ -1,7 +1,7 @@
 """Observe a pool: its workers, instances, queue and spending, together with its policy. Every read is bounded."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,9 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.billing import billed_since
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, SpawnCause
-from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.core.not_loaded import RETRY_AFTER, types_not_loaded
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.core.recovery import PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.fleet.breaker import cause_of
 from drumbeat.fleet.model import (
@@ -83,7 +85,7 @@ async def observe(
         spent=spend(snapshot.workers, snapshot.now, tariff(policy, provider)),
         last=_last_beat(last, snapshot.workers),
         state=last_state(last),
-        plan=plan_in(pool.policy, pool_id),
+        plan=plan_in(pool.policy, pool_id, _not_loaded(pool, snapshot)),
         every=every,
         intervals=_with_latest(before, last, snapshot.now),
         retry_at=await last_retry(store, pool_id),
@@ -117,16 +119,24 @@ def provider_of(spawner: Spawner) -> Provider:
     )
 
 
-def plan_in(policy: Mapping[str, Any], pool_id: PoolId) -> Plan:
-    """Read which jobs a pool's workers take (work plan). An invalid plan counts as empty here: the workers report the error."""
+def plan_in(policy: Mapping[str, Any], pool_id: PoolId, not_loaded: Collection[str] = ()) -> Plan:
+    """Read which jobs a pool's workers take (work plan), without the types whose handler they cannot load (``not_loaded``).
+    An invalid plan counts as empty here: the workers report the error."""
     values = {name: policy[name] for name in ("capabilities", "timeout") if policy.get(name)}
     handlers = policy.get("handlers") or {}
-    types = () if "" in handlers else tuple(handlers)
+    types = () if "" in handlers else tuple(kind for kind in handlers if kind not in not_loaded) or tuple(handlers)
     try:
         return msgspec.convert({**values, "types": types}, Plan, strict=False)
     except msgspec.ValidationError as exc:
         log.warning("pool %s: ignoring its work plan (handlers, capabilities, timeout), which is not valid: %s", pool_id, exc)
         return Plan()
+
+
+def _not_loaded(pool: PoolRow, snapshot: PoolSnapshot) -> Collection[str]:
+    """Return the job types whose handler the pool's workers cannot load: no worker is started for them."""
+    mended = pool.policy.get("mended_at")
+    mended_at = datetime.fromisoformat(mended) if mended else None
+    return types_not_loaded(snapshot.workers, mended_at, snapshot.now - RETRY_AFTER)
 
 
 def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, ...]:

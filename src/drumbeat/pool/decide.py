@@ -253,7 +253,7 @@ def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need, refused
     """Return a sentence that says why this beat starts no worker."""
     if _is_paused(view):
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {_ready(need)}"
-    no_handlers = no_handler(view.pool_id, view.unhandled)
+    no_handlers = no_handler(view.pool_id, view.unhandled, view.not_loaded)
     lacking = ", ".join(f"{jobs} need {name!r}" for name, jobs in need.out_of_reach.items())
     others = f"; jobs that no worker started here can run: {lacking}" if lacking else ""
     others += f"; {no_handlers}" if no_handlers else ""

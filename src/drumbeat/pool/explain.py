@@ -10,7 +10,7 @@ from drumbeat.core.job_step import JobStep, StepKind
 from drumbeat.core.plain import short_json, time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
-from drumbeat.pool.model import handler_command, paused_types
+from drumbeat.pool.model import handler_command, not_loaded_message, paused_types
 from drumbeat.pool.result_ttl import is_expired
 
 MOST_NAMED = 5
@@ -57,7 +57,9 @@ class ExplainInputs:
     ahead_is_more: bool = False  #: whether more than ``ahead`` jobs come first: counting stopped at a limit
     types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: all types
     triggered: bool = False  #: whether a checker has ever run for the pool
+    not_loaded: str | None = None  #: why workers cannot load the handler of the job's type
     trouble: str | None = None  #: why no workers are started at the moment
+    failure: str | None = None  #: why the newest worker failed, if it failed before it ran a job
     parents: tuple[Job, ...] = ()  #: the jobs that it waits for or waited for, if it waits; at most MOST_PARENTS
     steps: tuple[JobStep, ...] = ()  #: its durable steps, and the events that were sent to it
     schedule: tuple[str, ...] = ()  #: what there is to say about the schedule that pushed the job
@@ -265,14 +267,18 @@ def _short_of_workers(facts: ExplainInputs) -> Iterator[Reason]:
         add = handler_command(facts.pool.pool_id, job.type)
         had = f"the pool has no handler for type {job.type!r}; it has: {', '.join(facts.types)}"
         yield Reason(why=ReasonCode.NO_HANDLER, says=f"{had}; add one with: {add}")
+    elif facts.not_loaded is not None:
+        yield Reason(why=ReasonCode.NO_HANDLER, says=not_loaded_message(facts.pool.pool_id, facts.not_loaded))
     if facts.trouble is not None:
         yield Reason(why=ReasonCode.WORKERS_FAIL, says=facts.trouble)
     unstarted = next((worker.not_started for worker in facts.workers if worker.not_started), None)
     if all(worker.not_started for worker in facts.workers):
         hint = "" if facts.triggered else f", and nothing starts any: drumbeat pool work {facts.pool.pool_id}"
         hint = f"; one could not be started: {unstarted}" if unstarted else hint
+        failed = facts.failure if facts.trouble is None and not unstarted else None
+        hint += f"; the last worker failed: {failed.splitlines()[0]}" if failed else ""
         yield Reason(why=ReasonCode.NO_WORKERS, says=f"pool {facts.pool.pool_id} has no live worker{hint}")
-    elif (types := _types_of(facts.workers)) and job.type not in types:
+    elif facts.not_loaded is None and (types := _types_of(facts.workers)) and job.type not in types:
         had = f"no live worker has a handler for type {job.type!r}; they have: {', '.join(sorted(types))}"
         yield Reason(
             why=ReasonCode.NO_HANDLER, says=f"{had}; a task that was renamed needs its old name: @task(name={job.type!r})"

@@ -5,7 +5,7 @@ from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.pool.breaker import breaker_message
 from drumbeat.pool.explain import MOST_PARENTS, ExplainInputs
 from drumbeat.pool.model import PoolPolicy
-from drumbeat.pool.observe import read_streak
+from drumbeat.pool.observe import read_not_loaded, read_streak
 from drumbeat.pool.schedules.model import schedule_names, tick_of
 from drumbeat.pool.schedules.service import schedule_status
 from drumbeat.pool.worker.options import plan_of
@@ -16,6 +16,7 @@ async def read_explain_inputs(store: Store, pool: PoolRow, job: Job) -> ExplainI
     """Read what ``explain`` needs to know about a job. Jobs ahead of it are counted up to COUNTED."""
     pending = job.status is JobStatus.PENDING
     ahead = await store.jobs.ahead(job, COUNTED) if pending else 0
+    streak = await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)
     return ExplainInputs(
         now=await store.now(),
         pool=pool,
@@ -27,9 +28,11 @@ async def read_explain_inputs(store: Store, pool: PoolRow, job: Job) -> ExplainI
         ahead=ahead,
         ahead_is_more=ahead >= COUNTED,
         types=plan_of(pool).types,
+        not_loaded=(await read_not_loaded(store, pool)).get(job.type) if pending else None,
+        failure=streak.error,
         triggered=await _is_triggered(store, pool.pool_id),
         parents=tuple(await store.jobs.parents(job.job_id, MOST_PARENTS)) if job.status is JobStatus.WAITING else (),
-        trouble=breaker_message(await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)),
+        trouble=breaker_message(streak),
         schedule=await _schedule(store, pool, job),
         steps=tuple(await store.job_steps.list(job.job_id)) if job.has_steps else (),
     )

@@ -79,19 +79,42 @@ def paused_types(policy: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name.removeprefix(PAUSED_TYPE) for name in policy if name.startswith(PAUSED_TYPE))
 
 
-def no_handler(pool_id: PoolId, waiting: Mapping[str, int]) -> str | None:
-    """Return a message about ready jobs that wait because their type has no handler; None if there are no such jobs."""
-    if not waiting:
-        return None
+def no_handler(pool_id: PoolId, waiting: Mapping[str, int], not_loaded: Mapping[str, str] | None = None) -> str | None:
+    """Return a message about ready jobs that wait because their type has no handler; None if there are no such jobs.
+
+    ``not_loaded``: types whose handler cannot be loaded, with the cause.
+    """
+    causes = not_loaded or {}
+    missing = {kind: count for kind, count in waiting.items() if kind not in causes}
+    messages = [f"{_jobs_wait(missing)}: no handler; add one with: {handler_command(pool_id, min(missing))}"] if missing else []
+    messages += [
+        f"{_jobs_wait({kind: count})}: {not_loaded_message(pool_id, causes[kind])}"
+        for kind, count in sorted(waiting.items())
+        if kind in causes
+    ]
+    return "; ".join(messages) or None
+
+
+def _jobs_wait(waiting: Mapping[str, int]) -> str:
     jobs = ", ".join(f"{count} job{'' if count == 1 else 's'} of type {kind!r}" for kind, count in sorted(waiting.items()))
-    wait = "waits" if [*waiting.values()] == [1] else "wait"
-    return f"{jobs} {wait}: no handler; add one with: {handler_command(pool_id, min(waiting))}"
+    return f"{jobs} {'waits' if [*waiting.values()] == [1] else 'wait'}"
+
+
+def not_loaded_message(pool_id: PoolId, cause: str) -> str:
+    """Return a message that says why a handler cannot be loaded, and what to do."""
+    resume = f"drumbeat pool resume {_shell_word(pool_id)}"
+    return f"workers cannot load the {cause}; fix it, then restart the workers, or have new ones started with: {resume}"
 
 
 def handler_command(pool_id: PoolId, job_type: str) -> str:
     """Return the shell command that adds a handler for a job type to a pool."""
     target = f"{job_type}=module:function" if job_type else "module:function"
     return f"drumbeat pool create {_shell_word(pool_id)} --update --handler {_shell_word(target)}"
+
+
+def remove_handler_command(pool_id: PoolId, job_type: str) -> str:
+    """Return the shell command that removes the handler of a job type from a pool."""
+    return f"drumbeat pool create {_shell_word(pool_id)} --update --remove-handler {_shell_word(job_type)}"
 
 
 def _shell_word(text: str) -> str:
@@ -135,6 +158,7 @@ class PoolView:
     instances: tuple[ListedInstance, ...]
     demand: Mapping[str, int]  #: number of ready jobs, up to a limit, by the capability they need ('': none)
     unhandled: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by type, for types without a handler
+    not_loaded: Mapping[str, str] = field(default_factory=dict)  #: types whose handler workers cannot load, with the cause
     claims: tuple[Claim, ...] = ()  #: claimed jobs, up to a limit
     more_claims: bool = False  #: ``claims`` may be incomplete: the limit was reached
     next_number: int = 0  #: number in the name of the next worker, above those of all past workers

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.job import Job, JobStatus
+from drumbeat.core.not_loaded import RETRY_AFTER, types_not_loaded
 from drumbeat.core.pool import PoolId, PoolRow, Thresholds
 from drumbeat.core.recovery import PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
@@ -40,7 +41,8 @@ async def observe(
     policy = PoolPolicy.from_json(pool.policy)
     snapshot = await take_snapshot(store, spawner, pool, gap, unreaped_only=True)
     most = policy.slots + _MORE
-    types = await claimable_types(store.jobs, pool_id, policy.types, policy.paused)
+    not_loaded = await read_not_loaded(store, pool, snapshot.now - RETRY_AFTER)
+    types = await claimable_types(store.jobs, pool_id, policy.types, policy.paused.union(not_loaded))
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
     workers = await _with_holders(store, pool_id, snapshot.workers, claimed)
     rows = {row.worker_id: row for row in workers}
@@ -55,7 +57,8 @@ async def observe(
         workers=workers,
         instances=snapshot.instances,
         demand={} if types is None else await store.jobs.demand(pool_id, most, types),
-        unhandled=await unhandled(store, pool_id, policy),
+        unhandled=await unhandled(store, pool_id, policy, not_loaded),
+        not_loaded=not_loaded,
         claims=claims,
         more_claims=len(claimed) == most,
         next_number=next_number(pool, snapshot),
@@ -65,10 +68,18 @@ async def observe(
     )
 
 
-async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mapping[str, int]:
-    """Count ready jobs by type, for types that have no handler in the pool."""
-    waiting = await store.jobs.by_type(pool_id) if policy.types else {}
-    return {kind: jobs for kind, jobs in waiting.items() if not policy.handles(kind)}
+async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy, not_loaded: Mapping[str, str]) -> Mapping[str, int]:
+    """Count ready jobs by type, for types that have no handler in the pool, or one that workers cannot load."""
+    waiting = await store.jobs.by_type(pool_id) if policy.types or not_loaded else {}
+    return {kind: jobs for kind, jobs in waiting.items() if kind in not_loaded or not policy.handles(kind)}
+
+
+async def read_not_loaded(store: Store, pool: PoolRow, retry_since: datetime | None = None) -> Mapping[str, str]:
+    """Read the types whose handler the pool's newest workers could not load, with the cause: see ``types_not_loaded``."""
+    if len(pool.policy.get("handlers") or ()) < 2:
+        return {}  # a worker that cannot load its only handler ends
+    rows = [*await store.workers.list(pool.pool_id, live=True), *await store.workers.list_ended(pool.pool_id, _FEW_ENDED)]
+    return types_not_loaded(rows, PoolPolicy.from_json(pool.policy).mended_at, retry_since)
 
 
 def with_lost_after(usual: Thresholds, lost_after: timedelta) -> Thresholds:

@@ -52,11 +52,12 @@ class ClaimableTypes:
         """Read the policy again at the next claim, because this process has changed it."""
         self._read_at = None
 
-    async def of(self, types: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the types to claim for a worker that handles ``types`` (empty: every type); None if all are paused."""
+    async def of(self, types: Sequence[str], without: Iterable[str] = ()) -> tuple[str, ...] | None:
+        """Return the types to claim for a worker that handles ``types`` (empty: every type) except those in ``without``; None
+        if no type is left that is not paused."""
         now = self._clock.elapsed()
         if self._read_at is None or now - self._read_at >= READ_EVERY:
             row = await self._pools.find(self._pool_id)
             self._paused = frozenset() if row is None else paused_types(row.policy)
             self._read_at = now
-        return await claimable_types(self._jobs, self._pool_id, types, self._paused)
+        return await claimable_types(self._jobs, self._pool_id, types, self._paused.union(without))

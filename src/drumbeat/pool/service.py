@@ -308,17 +308,20 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         """Read the pool's job counts, live workers, whether it is paused, and problems that keep jobs waiting."""
         from drumbeat.pool.breaker import breaker_message
         from drumbeat.pool.model import PoolPolicy
-        from drumbeat.pool.observe import read_streak, unhandled
+        from drumbeat.pool.observe import read_not_loaded, read_streak, unhandled
 
         row = await self.get()
-        policy = PoolPolicy.from_json(row.policy)
+        policy, not_loaded = PoolPolicy.from_json(row.policy), await read_not_loaded(self._store, row)
+        streak = await read_streak(self._store, self.pool_id, policy.mended_at)
         return PoolStatus(
             pool=row,
             counts=await self._store.jobs.counts(self.pool_id),
             workers=tuple(await self._store.workers.list(self.pool_id, live=True)),
             now=await self._store.now(),
-            trouble=breaker_message(await read_streak(self._store, self.pool_id, policy.mended_at)),
-            unhandled=await unhandled(self._store, self.pool_id, policy),
+            trouble=breaker_message(streak),
+            unhandled=await unhandled(self._store, self.pool_id, policy, not_loaded),
+            not_loaded=not_loaded,
+            failure=streak.error,
         )
 
     async def explain(self, job_id: str) -> "JobExplanation":

@@ -19,13 +19,21 @@ class PoolStatus:
     now: datetime
     trouble: str | None = None  #: why no workers are started at the moment
     unhandled: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by type, for types without a handler
+    not_loaded: Mapping[str, str] = field(default_factory=dict)  #: types whose handler workers cannot load, with the cause
+    failure: str | None = None  #: why the newest worker failed, if it failed before it ran a job
 
     @property
     def no_handler(self) -> str | None:
         """A message about ready jobs that wait because their type has no handler; None if there are no such jobs."""
         from drumbeat.pool.model import no_handler
 
-        return no_handler(self.pool.pool_id, self.unhandled)
+        return no_handler(self.pool.pool_id, self.unhandled, self.not_loaded)
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the newest worker failed, if ready jobs wait, no worker is live, and ``trouble`` does not tell it; else None."""
+        is_told = self.trouble is not None or any(not worker.was_refused for worker in self.workers)
+        return None if is_told or not self.counts.ready else self.failure
 
     @property
     def is_paused(self) -> bool:

@@ -1,6 +1,7 @@
 """Builds the part of a worker that runs jobs, as its plan says: the claims, the handlers and their executor."""
 
 import contextlib
+import logging
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,20 +11,25 @@ from drumbeat.core.job import Job, JobId
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
 from drumbeat.pool.middleware import load_middleware
+from drumbeat.pool.model import remove_handler_command
 from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.executors import executor
-from drumbeat.pool.worker.handlers import Handlers, check_importable, load_all
+from drumbeat.pool.worker.handlers import Handlers, check_importable, load_all, load_possible
 from drumbeat.pool.worker.options import ExecutorKind, WorkPlan
 from drumbeat.pool.worker.steps import StepStore
 from drumbeat.pool.worker.store_retry import until_answered
 from drumbeat.pool.worker.taken_back import TakenBackJobs
 from drumbeat.pool.worker.workload import JobWorkload
+from drumbeat.runtime.timeouts import truncate
 from drumbeat.store.interface import Store
 
+log = logging.getLogger(__name__)
+
 _MB = 1024 * 1024
+_LONGEST_CAUSE = 500  #: characters of a cause that are kept in the row of the worker
 
 
 def job_workload(
@@ -39,8 +45,9 @@ def job_workload(
     store_url: str | None = None,
 ) -> JobWorkload:
     """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers; without
-    ``store_url`` they cannot complete jobs in transactions of their own. Raises InvalidInput for a handler that cannot run in
-    the plan's executor."""
+    ``store_url`` they cannot complete jobs in transactions of their own. Jobs of a type whose handler is recorded in the pool
+    but cannot be loaded are not claimed; handlers that only this plan names must all be loaded. Raises InvalidInput for a
+    handler that cannot run in the plan's executor."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
         check_importable(handlers)
     loaded = [plugins]  #: replaced when the middleware of the plan is loaded, together with the handlers
@@ -69,7 +76,7 @@ def job_workload(
         return await until_answered(clock, partial(claims.parents, job_id), f"the parents of job {job_id}")
 
     def attempts(steps: StepStore) -> AttemptRunner:
-        found = load_all(plan.handlers) if handlers is None else handlers
+        found = _load(plan, pool, claims) if handlers is None else handlers
         loaded[0] = plugins.with_middleware(load_middleware(plan.middleware))
         return AttemptRunner(
             handlers=found,
@@ -83,6 +90,23 @@ def job_workload(
         )
 
     return JobWorkload(plan, claims, attempts, clock, _memory(plan.executor))
+
+
+def _load(plan: WorkPlan, pool: PoolRow, claims: Claims) -> Handlers:
+    """Load the handlers of a plan, and let the worker claim only jobs of the types whose handlers are loaded."""
+    if dict(plan.handlers) != pool.policy.get("handlers"):
+        return load_all(plan.handlers)
+    found, causes = load_possible(plan.handlers)
+    for kind, cause in causes.items():
+        log.warning(
+            "this worker does not run jobs of type %r, they stay pending: %s; fix it and restart the worker, or remove the "
+            "handler with: %s",
+            kind,
+            cause,
+            remove_handler_command(pool.pool_id, kind),
+        )
+    claims.limit_to(found, {kind: truncate(cause, _LONGEST_CAUSE) for kind, cause in causes.items()})
+    return found
 
 
 def _memory(kind: ExecutorKind) -> Callable[[], float]:

@@ -2,17 +2,18 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import Job, JobId, JobOutcome, JobStatus, Token
 from drumbeat.core.job_step import NewStep
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
-from drumbeat.core.worker import Holder
+from drumbeat.core.worker import NOT_LOADED, TYPES, Holder
 from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.worker.taken_back import TakenBackJobs
 from drumbeat.store.interface import ClaimRequest, Jobs, JobSteps, Leases, Queue, RenewResult, SettleResult, Workers
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 _MOST_HELD = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Claims:
     """The job queue for one worker: every call uses the worker's identity, lease, capabilities and job types."""
 
@@ -35,18 +36,31 @@ class Claims:
     holder: Holder  #: the claiming worker and its process
     lease: timedelta
     capabilities: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()  #: job types that the worker has handlers for; empty: every type
+    not_loaded: Mapping[str, str] = field(default_factory=dict)  #: types whose handler cannot be loaded, with the cause
     store_url: str | None = None  #: the store's URL, for handlers that complete jobs in transactions of their own
     claimable: ClaimableTypes | None = None  #: which types are paused; None: paused types are not looked up
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
     taken_back: TakenBackJobs = field(default_factory=TakenBackJobs)  #: gets the jobs that ``expire`` took back
+
+    def limit_to(self, types: Iterable[str], not_loaded: Mapping[str, str]) -> None:
+        """Claim only jobs of ``types``, whose handlers are loaded ('': every other type), and none of ``not_loaded``."""
+        loaded = tuple(types)
+        self.types = () if "" in loaded else loaded
+        self.not_loaded = not_loaded
+
+    @property
+    def worker_meta(self) -> Mapping[str, Any]:
+        """The job types that the worker runs, unless it runs every type, and those whose handler it cannot load."""
+        types = {TYPES: sorted(self.types)} if self.types else {}
+        return {**types, NOT_LOADED: {**self.not_loaded}} if self.not_loaded else types
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
         """Write job outcomes and claim up to ``limit`` jobs, in one transaction.
 
         ``alone``: this worker runs no other job, so it can also claim a job that must run alone.
         """
-        types = await self.claimable.of(self.types) if limit > 0 and self.claimable is not None else self.types
+        types = await self.claimable.of(self.types, self.not_loaded) if limit > 0 and self.claimable is not None else self.types
         claiming = self._claiming(limit, types, alone=alone) if limit > 0 and types is not None else None
         if not verdicts:
             claimed = await self.queue.claim(claiming) if claiming is not None else ()

@@ -63,6 +63,22 @@ def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
     return {kind: load(spec) for kind, spec in specs.items()}
 
 
+def load_possible(specs: Mapping[str, str]) -> tuple[dict[str, Handler], dict[str, str]]:
+    """Load those handlers of a plan that can be loaded. Returns them by job type, and for each other type the cause.
+
+    Raises InvalidInput with the first cause if no handler can be loaded.
+    """
+    found, errors = dict[str, Handler](), dict[str, InvalidInput]()
+    for kind, spec in specs.items():
+        try:
+            found[kind] = load(spec)
+        except InvalidInput as exc:
+            errors[kind] = exc
+    if errors and not found:
+        raise next(iter(errors.values()))
+    return found or load_all(specs), {kind: str(error) for kind, error in errors.items()}
+
+
 def check_importable(handlers: Handlers) -> None:
     """Raise InvalidInput if a child process cannot import one of the handlers by its name."""
     for handler in handlers.values():

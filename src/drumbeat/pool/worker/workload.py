@@ -119,7 +119,7 @@ class JobWorkload:
 
     @property
     def worker_meta(self) -> Mapping[str, Any]:
-        return {"types": sorted(self._claims.types)} if self._claims.types else {}
+        return self._claims.worker_meta
 
     async def ended(self) -> None:
         await self._done.wait()
