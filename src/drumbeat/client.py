@@ -29,7 +29,10 @@ from drumbeat.loop_thread import LoopThread
 from drumbeat.pool.bulk import BulkResult as BulkResult
 from drumbeat.pool.error_groups import ErrorGroup as ErrorGroup, ErrorGroups as ErrorGroups
 from drumbeat.pool.flows import WorkflowProgress as WorkflowProgress
-from drumbeat.pool.handler_record import record_handlers as record_handlers
+from drumbeat.pool.handler_record import (
+    record_handlers as record_handlers,
+    remove_task_handlers as remove_task_handlers,
+)
 from drumbeat.pool.job_filter import JobFilter as JobFilter
 from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
 from drumbeat.pool.middleware import (

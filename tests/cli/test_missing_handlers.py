@@ -107,3 +107,52 @@ def test_handlers_that_only_the_command_names_must_all_be_loaded(shop: Shop, cap
 
     assert (said.code, shop.statuses(keeps)) == (1, [JobStatus.PENDING])
     assert "this worker ends: handler 'os:gone': module 'os' has no 'gone'" in caplog.text
+
+
+def test_a_module_that_lost_a_task_removes_its_handler_and_names_jobs_that_wait(shop: Shop) -> None:
+    shop.connection.record_handlers("default", {"other_d.keep": "other_d:keep", "other_d.gone": "other_d:gone"})
+    shop.connection.record_handlers("mail", {"other_d.sent": "other_d:sent"})
+    shop.write("other_d")
+    keeps, waits = shop.push("other_d.keep"), shop.push("other_d.gone")
+
+    said = shop.run("work", "other_d", "--drain")
+
+    assert (said.code, shop.statuses(keeps, waits)) == (0, [JobStatus.DONE, JobStatus.PENDING]), said.errors
+    assert said.errors.splitlines()[:2] == [
+        "removed the handler of type other_d.gone from pool default: module other_d no longer has this task; 1 job of type "
+        "other_d.gone has no function any more: if the task was renamed, give it its old name, @task(name='other_d.gone'), or "
+        "cancel it with: drumbeat pool cancel default --type other_d.gone",
+        "removed the handler of type other_d.sent from pool mail: module other_d no longer has this task",
+    ]
+    assert shop.pool.plan().handlers == {"other_d.keep": "other_d:keep"}
+    assert "1 job of type 'other_d.gone' waits: no handler" in (shop.pool.status().no_handler or "")
+    assert "removed" not in shop.run("work", "other_d", "--drain").errors
+
+
+def test_handlers_of_other_modules_and_by_hand_and_tasks_that_are_still_there_stay(shop: Shop) -> None:
+    recorded = {
+        "x": "shop_e:x",
+        "other_e.in_class": "other_e:Mail.send",
+        "old name": "other_e:keep",
+        "replaced": "other_e:gone",
+    }
+    by_hand = {"by hand": "other_e:gone", "plain": "other_e:plain", "replaced": "other_e:gone"}
+    shop.pool.create(WorkPlan(handlers={"by hand": "other_e:gone"}))
+    shop.connection.record_handlers("default", {**recorded, "by hand": "other_e:gone"})
+    shop.pool.update(handlers={"plain": "other_e:plain", "replaced": "other_e:gone"})
+    in_class = "class Mail:\n    @staticmethod\n    @drumbeat.task\n    def send(): ...\n"
+    shop.write("other_e", f"{TASK}def plain(payload): ...\n{in_class}")
+
+    said = shop.run("work", "other_e", "--drain")
+
+    assert (said.code, "removed" in said.errors) == (0, False), said.errors
+    assert shop.pool.plan().handlers == {**recorded, **by_hand, "other_e.keep": "other_e:keep"}
+
+
+def test_a_function_that_is_no_longer_a_task_loses_the_handler_it_recorded(shop: Shop) -> None:
+    shop.connection.record_handlers("default", {"other_f.plain": "other_f:plain"})
+    shop.write("other_f", TASK + "def plain(n): ...\n")
+
+    said = shop.run("work", "other_f", "--drain")
+
+    assert "removed the handler of type other_f.plain from pool default" in said.errors

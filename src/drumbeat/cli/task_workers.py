@@ -1,5 +1,6 @@
 """Runs workers for the tasks of a module: drumbeat pool work MODULE. Does not import Typer or Rich."""
 
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,19 +8,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from drumbeat.client import Mode, WorkPlan, record_handlers
+from drumbeat.client import Mode, WorkPlan, record_handlers, remove_task_handlers
 from drumbeat.composition.base import process_name
 from drumbeat.composition.plane import ControlPlane, WorkerSummary
 from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
 from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind
-from drumbeat.tasks.discover import defines_tasks, is_module, tasks_of
+from drumbeat.tasks.discover import defines_tasks, is_module, is_undefined, tasks_of
 from drumbeat.tasks.periodic import record_schedules
 from drumbeat.tasks.task import Task, task_handlers
 
 WorkOnPool = Callable[
     [ControlPlane, str, Mapping[str, Any], str | None, timedelta | None], Awaitable[WorkerSummary]
 ]  #: runs a worker of one pool
+_MOST_JOBS = 1000  #: jobs that are counted when their handler is removed
 
 
 def may_create_store(name: str, tasks: bool | None) -> bool:
@@ -61,6 +64,7 @@ async def _work_on_tasks(
     by_pool = tasks_of(module)
     works = [await _pool_work(plane, pool, tasks, changes) for pool, tasks in by_pool.items()]
     await _record_schedules(plane, module, by_pool)
+    await _remove_undefined(plane, module, by_pool)
     for work in works:
         print(f"working on pool {work.pool}: {', '.join(work.handlers)}", file=sys.stderr)
     return await PoolWorkers(plane, worker_id, grace).run(works)
@@ -78,3 +82,34 @@ async def _record_schedules(plane: ControlPlane, module: str, by_pool: Mapping[s
     """Record the schedules of the module's periodic tasks, and remove from all pools those that it no longer defines."""
     for pool in await plane.store.pools.list(PoolKind.JOBS):
         await record_schedules(plane.pool(pool.pool_id).schedules, by_pool.get(pool.pool_id, ()), module)
+
+
+async def _remove_undefined(plane: ControlPlane, module: str, by_pool: Mapping[str, Sequence[Task[..., Any]]]) -> None:
+    """Remove from all pools the handlers of tasks that the module once had and no longer has, and say so."""
+    tasks = [task for each in by_pool.values() for task in each]
+    for row in await plane.store.pools.list(PoolKind.JOBS):
+        pool = plane.pool(row.pool_id)
+        gone = await remove_task_handlers(
+            plane.store, plane.clock, pool, lambda handler: is_undefined(handler, module, tasks), process_name()
+        )
+        for kind in gone:
+            print(_removed(kind, row.pool_id, module, await _count_open(plane, row.pool_id, kind)), file=sys.stderr)
+
+
+async def _count_open(plane: ControlPlane, pool_id: PoolId, kind: str) -> int:
+    """Count the jobs of a type that have not ended, up to _MOST_JOBS."""
+    statuses = [JobStatus.PENDING, JobStatus.WAITING, JobStatus.CLAIMED]
+    return len(await plane.store.jobs.list(pool_id, statuses=statuses, job_type=kind, limit=_MOST_JOBS))
+
+
+def _removed(kind: str, pool_id: PoolId, module: str, jobs: int) -> str:
+    removed = f"removed the handler of type {kind} from pool {pool_id}: module {module} no longer has this task"
+    if not jobs:
+        return removed
+    count = "1 job" if jobs == 1 else f"{jobs}{' or more' if jobs == _MOST_JOBS else ''} jobs"
+    has, them = ("has", "it") if jobs == 1 else ("have", "them")
+    cancel = f"drumbeat pool cancel {shlex.quote(pool_id)} --type {shlex.quote(kind)}"
+    return (
+        f"{removed}; {count} of type {kind} {has} no function any more: if the task was renamed, give it its old name, "
+        f"@task(name={kind!r}), or cancel {them} with: {cancel}"
+    )

@@ -1,6 +1,6 @@
 """The values a pool's checker works with: the view of a pool that it reads, and the actions that it decides on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from drumbeat.core.recovery import (
 )
 from drumbeat.core.worker import Worker, WorkerId
 
+TASK_HANDLER = "task_handler:"  #: followed by a job type: the field of the policy with the handler that a task recorded for it
 PAUSED_TYPE = "paused_type:"  #: followed by a job type: the field of the policy that pauses this type
 
 
@@ -77,6 +78,11 @@ def _types(handlers: Any) -> tuple[str, ...]:
 def paused_types(policy: Mapping[str, Any]) -> frozenset[str]:
     """Return the paused job types in a pool's policy."""
     return frozenset(name.removeprefix(PAUSED_TYPE) for name in policy if name.startswith(PAUSED_TYPE))
+
+
+def task_handler_fields(types: Iterable[str]) -> list[str]:
+    """Return the fields of a pool's policy that say that a task has recorded the handler of these job types."""
+    return [TASK_HANDLER + kind for kind in types]
 
 
 def no_handler(pool_id: PoolId, waiting: Mapping[str, int], not_loaded: Mapping[str, str] | None = None) -> str | None:

@@ -16,6 +16,7 @@ from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.engine_change import check_engine_change
 from drumbeat.pool.job_options import new_jobs, one_job
+from drumbeat.pool.model import task_handler_fields
 from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
 from drumbeat.pool.own_transaction import OwnTransactionMethods, not_renewed, stale_write
 from drumbeat.pool.paused_types import ClaimableTypes
@@ -95,7 +96,8 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
                 raise
         row = await self.get()
         await check_engine_change(self._store, row, engine)
-        return await self._change(settings, PLAN_FIELDS if plan else (), row, thresholds)
+        dropped = (*PLAN_FIELDS, *task_handler_fields(plan.handlers)) if plan else ()
+        return await self._change(settings, dropped, row, thresholds)
 
     async def update(
         self,
@@ -112,7 +114,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         Raises NotFound, InvalidInput, InvalidSettings; Refused for a heartbeat so short that live workers would seem silent,
         and for a new ``engine`` while workers of the old one might run.
         """
-        row = await self.get()
+        row, by_hand = await self.get(), list[str]()
         await check_engine_change(self._store, row, engine)
         given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
         more: dict[str, Any] = {name: check_count(name, value) for name, value in changes.items() if name == "max_workers"}
@@ -127,8 +129,9 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         if handlers or remove_handlers:
             added = parse_handlers(handlers or {})
             given["handlers"] = changed_handlers(plan_of(row).handlers, added, remove_handlers)
+            by_hand = task_handler_fields([*added, *remove_handlers])
         policy = replace(plan_of(row), **given).to_json(given) | more | await self._engine_settings(engine)
-        return await self._change(policy, (), row, await self._with_heartbeat(row, heartbeat))
+        return await self._change(policy, by_hand, row, await self._with_heartbeat(row, heartbeat))
 
     async def _engine_settings(self, engine: str | None) -> dict[str, str]:
         """Return the field of the policy that stores the engine. Raises InvalidSettings."""

@@ -6,7 +6,7 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,18 @@ def tasks_of(module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
     for task in found.values():
         by_pool.setdefault(task.pool, []).append(task)
     return by_pool
+
+
+def is_undefined(handler: str, module: str, tasks: Iterable[Task[..., Any]]) -> bool:
+    """Whether a handler (``module:function``) is of this imported module, which no longer has such a task. ``tasks`` are the
+    module's tasks that were found; a task can also be in a class of the module."""
+    where, _, path = handler.partition(":")
+    if where != module or handler in {task.handler_name for task in tasks}:
+        return False
+    found: Any = sys.modules[module]
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return not isinstance(found, Task)
 
 
 def _imported(module: str) -> Any:
