@@ -109,7 +109,7 @@ def _jobs_wait(waiting: Mapping[str, int]) -> str:
 def not_loaded_message(pool_id: PoolId, cause: str) -> str:
     """Return a message that says why a handler cannot be loaded, and what to do."""
     resume = f"drumbeat pool resume {_shell_word(pool_id)}"
-    return f"workers cannot load the {cause}; fix it, then restart the workers, or have new ones started with: {resume}"
+    return f"workers cannot load the {cause}; fix it and restart the workers; checks start new ones after: {resume}"
 
 
 def handler_command(pool_id: PoolId, job_type: str) -> str:
