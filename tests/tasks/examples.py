@@ -62,3 +62,10 @@ def once_per_number(number: int, note: str = "") -> int:
 
 @drumbeat.task(rate="10/m", group_limit=2, timeout=30, backoff=drumbeat.Backoff(factor=3), capability="gpu")
 def limited() -> None: ...
+
+
+def plain(number: int) -> int:
+    return number + 1
+
+
+renamed = drumbeat.task(plain)

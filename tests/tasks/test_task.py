@@ -234,6 +234,17 @@ def test_the_pool_is_created_with_the_handler_that_any_worker_can_import(every_s
     }
 
 
+def test_a_task_of_another_name_than_its_function_is_what_workers_import(sqlite: StoreQueue) -> None:
+    pushed = examples.renamed.push(1)
+
+    handlers = sqlite.loop.run(sqlite.connection.pool("default").plan()).handlers
+    assert handlers["tasks.examples.plain"] == "tasks.examples:renamed"
+    assert pickle.loads(pickle.dumps(examples.renamed)) is examples.renamed
+
+    sqlite.loop.run(sqlite.connection.work("default", handlers["tasks.examples.plain"]))
+    assert pushed.result(timeout=10) == 2
+
+
 def test_a_pools_own_handlers_stay_when_a_task_is_pushed_to_it(sqlite: StoreQueue) -> None:
     pool = sqlite.pool("default")
     sqlite.loop.run(pool.create(drumbeat.client.WorkPlan(handlers={"": "command:cat"}, concurrency=3)))

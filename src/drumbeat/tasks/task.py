@@ -67,7 +67,7 @@ class Task(TaskFunction, Generic[P, R]):
         return f"<task {self.task_name} of pool {self.pool}>"
 
     def __reduce__(self) -> str:
-        return self.function.__qualname__
+        return (self.handler_name or self.function.__qualname__).rpartition(":")[2]
 
     def push(self, *args: P.args, **kwargs: P.kwargs) -> PushedJob[R]:
         """Push a job that calls the function with these arguments. Raises InvalidInput that names a wrong parameter."""

@@ -51,9 +51,20 @@ class TaskFunction:
 
     @property
     def handler_name(self) -> str | None:
-        """The handler as ``module:function``, for workers of other processes; None for a function inside another function."""
+        """The handler as ``module:name``, for workers of other processes; None if they cannot import the task.
+
+        The name is the function's, or the one that the task has in the module, as in ``send = task(_send)``.
+        """
         path = self.function.__qualname__
-        return None if "<" in path or self.module == "__main__" else f"{self.module}:{path}"
+        if "<" in path or self.module == "__main__":
+            return None
+        found: Any = sys.modules.get(self.module)
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        if found is self.function:
+            names = vars(sys.modules[self.module])
+            path = next((name for name, value in names.items() if value is self), "")
+        return f"{self.module}:{path}" if path else None
 
     @cached_property
     def parameters(self) -> TaskParameters:
