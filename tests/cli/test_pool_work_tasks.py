@@ -221,3 +221,16 @@ def test_tasks_run_in_child_processes_too(shop: Shop, connection: drumbeat.clien
     result = connection.pool("default").result(job_id)
     assert (said.code, result[0]) == (0, 8), said.errors
     assert result[1] != os.getpid()
+
+
+def test_a_fixed_worker_id_works_at_every_start(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
+    shop.write("shop_j")
+    first = pushed(shop, connection, "shop_j", 1)
+    again = shop.run("work", "shop_j", "--drain", "--worker-id", "w1")
+    second = pushed(shop, connection, "shop_j", 2)
+
+    said = shop.run("work", "shop_j", "--drain", "--worker-id", "w1")
+
+    assert (again.code, said.code) == (0, 0), again.errors + said.errors
+    assert "2 attempts ended: 2 jobs are done, 0 failed" in said.errors
+    assert [connection.pool("default").result(each) for each in (first, second)] == [1, 2]

@@ -70,7 +70,14 @@ def work(
     ] = None,
     middleware: MiddlewareOption = None,
     log_format: LogFormatOption = None,
-    worker_id: Annotated[str | None, typer.Option("--worker-id", help="Worker name, unique in the store.")] = None,
+    worker_id: Annotated[
+        str | None,
+        typer.Option(
+            "--worker-id",
+            help="Worker name; no other running worker of the pool may have it. Later starts get a number: w1, w1.2, w1.3. "
+            "Default: a new name at each start",
+        ),
+    ] = None,
     tasks: Annotated[
         bool | None,
         typer.Option(

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from drumbeat.composition.base import ControlPlaneBase, WorkerArguments, WorkerSummary, process_name
+from drumbeat.composition.worker_ids import find_free_id
 from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.run import RunId
@@ -72,13 +73,14 @@ class WorkerRunner:
         grace: timedelta | None = None,
         on_start: Callable[[Callable[[str], object]], object] | None = None,
     ) -> WorkerSummary:
-        """Run a worker that no controller has started, in a job pool. Raises NotFound, InvalidInput."""
+        """Run a worker that no controller has started, in a job pool. If ``worker_id`` was used before, it gets a number.
+        Raises NotFound, InvalidInput, and Refused if that worker runs in another process."""
         from drumbeat.pool.service import Pool
 
         pool = await Pool(self._store, self._clock, name, process_name()).get()
         if grace is not None:
             pool = replace(pool, thresholds=replace(pool.thresholds, drain_within=grace))
-        own_id = worker_id or f"{name}-{process_name()}"
+        own_id = await find_free_id(self._store, pool, worker_id) if worker_id else f"{name}-{process_name()}"
         arguments = WorkerArguments(run_id=name, worker_id=own_id, worker_group_id=0, worker_group_count=1)
         identity = replace(_identity(arguments), capabilities=plan.capabilities)
         workload = self._job_workload(pool, identity, plan, handlers)

@@ -1,0 +1,84 @@
+"""Finds a free worker id for a worker that a user starts with a fixed id, again and again, for example by systemd.
+
+The row of an ended worker never lives again: that refuses the writes of its old process on every store. So each later start
+under the same id gets a row of its own, whose id has a number: ``w1``, ``w1.2``, ``w1.3``.
+"""
+
+import re
+import socket
+from datetime import datetime
+
+import psutil
+
+from drumbeat.core.errors import NotFound, Refused, StaleWrite
+from drumbeat.core.plain import time_span
+from drumbeat.core.pool import PoolRow
+from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge, silence
+from drumbeat.store.interface import Store
+
+
+async def find_free_id(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
+    """Return the id for the next start of the worker ``wanted``: the id itself, or with the next number if it was used before.
+
+    Marks the worker's row as lost if its process is gone. Raises Refused if the worker still runs in another process.
+    """
+    now = await store.now()
+    for row in await store.workers.list(pool.pool_id, live=True):
+        if row.status is not WorkerStatus.SPAWNING and _is_start_of(row.worker_id, wanted):
+            await _end_if_gone(store, pool, row, now)
+    return await _first_unused(store, pool, wanted)
+
+
+def _is_start_of(worker_id: str, wanted: str) -> bool:
+    return worker_id == wanted or re.fullmatch(re.escape(wanted) + r"\.[0-9]+", worker_id) is not None
+
+
+async def _end_if_gone(store: Store, pool: PoolRow, row: Worker, now: datetime) -> None:
+    reason = _why_gone(pool, row, now)
+    try:
+        if reason is not None:
+            await store.workers.move(row, WorkerStatus.LOST, reason)
+            return
+    except StaleWrite:
+        pass  # it has just sent a heartbeat, so it runs
+    raise Refused(
+        f"worker {row.worker_id} of pool {pool.pool_id} runs in another process ({row.host} pid {row.pid}, last heartbeat "
+        f"{time_span(silence(row, now))} ago); choose another --worker-id, or end that process; without heartbeats its id is "
+        f"free after {time_span(pool.thresholds.lost_after)}"
+    )
+
+
+def _why_gone(pool: PoolRow, row: Worker, now: datetime) -> str | None:
+    """Return why a live row's process is known to be gone; None if the process may run."""
+    if row.host == socket.gethostname() and row.pid is not None and not psutil.pid_exists(row.pid):
+        return f"its process {row.pid} no longer runs on {row.host}; the worker was started again"
+    if judge(row, now, pool.thresholds) is Health.LOST:
+        return f"no heartbeat for {time_span(silence(row, now))}; the worker was started again"
+    return None
+
+
+async def _first_unused(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
+    """Return the first id without a row, by doubling and then bisecting the number: a unit may have restarted often."""
+    used, unused = 0, 1
+    while await _is_used(store, pool, _numbered(wanted, unused)):
+        used, unused = unused, 2 * unused
+    while unused - used > 1:
+        middle = (used + unused) // 2
+        if await _is_used(store, pool, _numbered(wanted, middle)):
+            used = middle
+        else:
+            unused = middle
+    return _numbered(wanted, unused)
+
+
+def _numbered(wanted: str, start: int) -> WorkerId:
+    return WorkerId(wanted if start == 1 else f"{wanted}.{start}")
+
+
+async def _is_used(store: Store, pool: PoolRow, worker_id: WorkerId) -> bool:
+    """Whether a process has joined as this worker. A row that still waits for its process can be joined."""
+    try:
+        row = await store.workers.get(pool.pool_id, worker_id)
+    except NotFound:
+        return False
+    return row.status is not WorkerStatus.SPAWNING

@@ -1,0 +1,109 @@
+"""A worker that is started with a fixed id starts again under that id with a number, and never beside itself."""
+
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.composition.worker_ids import find_free_id
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import Refused, WorkerGone
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.store.contract.given import heartbeat
+from drumbeat.store.interface import JoinRequest
+from drumbeat.store.memory import MemoryStore
+
+POOL = PoolId("p")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+async def home(store: MemoryStore) -> PoolRow:
+    return await store.pools.create(pool(POOL, PoolKind.JOBS))
+
+
+async def joined(store: MemoryStore, name: str, *, host: str = "elsewhere", pid: int = 1) -> Worker:
+    return await store.membership.join(
+        JoinRequest(pool_id=POOL, worker_id=WorkerId(name), slot=0, instance=f"process of {name}", host=host, pid=pid)
+    )
+
+
+async def ended(store: MemoryStore, name: str) -> None:
+    await store.workers.move(await joined(store, name), WorkerStatus.TERMINATED, "done")
+
+
+def dead_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+async def test_the_first_start_gets_the_id_and_each_later_one_the_next_number(store: MemoryStore, home: PoolRow) -> None:
+    found = []
+    for _ in range(12):
+        found.append(await find_free_id(store, home, "w1"))
+        await ended(store, found[-1])
+
+    assert found == ["w1", *(f"w1.{n}" for n in range(2, 13))]
+
+
+async def test_an_id_that_only_begins_alike_is_another_worker(store: MemoryStore, home: PoolRow) -> None:
+    for name in ("w", "w10", "w1.x", "xw1", "w1.2.3"):
+        await joined(store, name)
+
+    assert await find_free_id(store, home, "w1") == "w1"
+
+
+@pytest.mark.parametrize("running", ["w1", "w1.7"])
+async def test_a_worker_that_runs_elsewhere_is_not_started_again(store: MemoryStore, home: PoolRow, running: str) -> None:
+    await joined(store, running, host="host-7", pid=77)
+
+    with pytest.raises(Refused, match=r"runs in another process \(host-7 pid 77, .*; choose another --worker-id") as refused:
+        await find_free_id(store, home, "w1")
+
+    assert f"worker {running} of pool p " in str(refused.value)
+    assert (await store.workers.get(POOL, WorkerId(running))).is_live
+
+
+async def test_a_worker_that_runs_in_a_process_of_this_host_is_not_started_again(store: MemoryStore, home: PoolRow) -> None:
+    await joined(store, "w1", host=socket.gethostname(), pid=os.getpid())
+
+    with pytest.raises(Refused, match="runs in another process"):
+        await find_free_id(store, home, "w1")
+
+
+async def test_a_worker_whose_process_died_here_is_marked_lost_and_started_again(store: MemoryStore, home: PoolRow) -> None:
+    before = await joined(store, "w1", host=socket.gethostname(), pid=dead_process())
+
+    assert await find_free_id(store, home, "w1") == "w1.2"
+    assert (await store.workers.get(POOL, before.worker_id)).status is WorkerStatus.LOST
+
+
+async def test_a_silent_worker_is_marked_lost_and_its_old_process_is_still_refused(
+    store: MemoryStore, home: PoolRow, clock: ManualClock
+) -> None:
+    before = await joined(store, "w1")
+    await clock.advance(home.thresholds.lost_after + timedelta(seconds=1))
+
+    assert await find_free_id(store, home, "w1") == "w1.2"
+    with pytest.raises(WorkerGone):
+        await store.membership.beat(heartbeat(before))
+
+
+async def test_a_row_that_waits_for_its_process_is_joined(store: MemoryStore, home: PoolRow) -> None:
+    await store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("w1"), slot=0)])
+
+    assert await find_free_id(store, home, "w1") == "w1"
