@@ -234,3 +234,45 @@ def test_a_fixed_worker_id_works_at_every_start(shop: Shop, connection: drumbeat
     assert (again.code, said.code) == (0, 0), again.errors + said.errors
     assert "2 attempts ended: 2 jobs are done, 0 failed" in said.errors
     assert [connection.pool("default").result(each) for each in (first, second)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("nothing_k", None, "no module 'nothing_k' in "),
+        ("app_k.tasks", None, "no module 'app_k.tasks' in "),
+        ("empty_k", "x = 1", "expected a module with tasks, got 'empty_k', which has none"),
+        ("odd_k", "def f(:", "cannot import module 'odd_k': SyntaxError"),
+        (
+            "broken_k",
+            "import nothing_at_all",
+            "cannot import module 'broken_k': ModuleNotFoundError: No module named 'nothing_at",
+        ),
+        ("broken_l.tasks", "import nothing_at_all", "cannot import module 'broken_l.tasks': ModuleNotFoundError: No module"),
+    ],
+)
+def test_without_a_store_the_modules_problem_is_told(shop: Shop, name: str, text: str | None, says: str) -> None:
+    if text is not None:
+        shop.write(name.partition(".")[0], text)
+
+    said = shop.run("work", name, "--drain")
+
+    assert (said.code, len(said.errors.splitlines())) == (1, 1), said.errors
+    assert says in said.errors
+
+
+def test_a_module_that_imports_its_tasks_creates_the_store_too(shop: Shop) -> None:
+    shop.write("shop_m")
+    shop.write("all_m", "from shop_m import pack, ship")
+
+    said = shop.run("work", "all_m", "--drain")
+
+    assert said.code == 0, said.errors
+
+
+def test_a_store_that_does_not_answer_is_told_as_such(shop: Shop) -> None:
+    shop.url = "redis://127.0.0.1:1"
+
+    said = shop.run("work", "nothing_n", "--drain")
+
+    assert (said.code, "module" in said.errors) == (2, False), said.errors

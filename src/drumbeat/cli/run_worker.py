@@ -17,7 +17,7 @@ from drumbeat.composition.plane import (
     open_control_plane,
     stderr_handler,
 )
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, StoreError
 from drumbeat.core.pool_settings import check_log_format
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
@@ -71,14 +71,23 @@ def run_job_worker(
         if tasks is False:
             done = [with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))]
         else:
-            from drumbeat.cli.task_workers import may_create_store, work_on_pool_or_tasks
-
-            arguments = (pool, changes, worker_id, within, tasks)
-            create = may_create_store(pool, tasks)
-            done = with_control_plane(store, lambda plane: work_on_pool_or_tasks(plane, _work, *arguments), create=create)
+            done = _work_on_pool_or_tasks(store, pool, changes, worker_id, within, tasks)
     _print_summary(done, as_json=as_json)
     code = next((each.code for each in done if each.code is not ExitCode.CLEAN), ExitCode.CLEAN)
     return NOTHING_TO_DO if once and code is ExitCode.CLEAN and not any(each.ended for each in done) else int(code)
+
+
+def _work_on_pool_or_tasks(store: str | None, name: str, *arguments: Any) -> Sequence[WorkerSummary]:
+    from drumbeat.cli.task_workers import check_module, may_create_store, work_on_pool_or_tasks
+
+    create = may_create_store(name, arguments[-1])
+    try:
+        return with_control_plane(store, lambda plane: work_on_pool_or_tasks(plane, _work, name, *arguments), create=create)
+    except StoreError as exc:
+        if create or not exc.is_missing:
+            raise
+        check_module(name, exc)
+    return with_control_plane(store, lambda plane: work_on_pool_or_tasks(plane, _work, name, *arguments), create=True)
 
 
 def _log_handler(log_format: str | None) -> logging.Handler:

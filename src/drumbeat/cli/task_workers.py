@@ -12,7 +12,7 @@ from drumbeat.client import Mode, WorkPlan, record_handlers, remove_task_handler
 from drumbeat.composition.base import process_name
 from drumbeat.composition.plane import ControlPlane, WorkerSummary
 from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
-from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.errors import InvalidInput, NotFound, StoreError
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.tasks.discover import defines_tasks, is_module, is_undefined, tasks_of
@@ -28,6 +28,18 @@ _MOST_JOBS = 1000  #: jobs that are counted when their handler is removed
 def may_create_store(name: str, tasks: bool | None) -> bool:
     """Whether to create a missing store: for a module with tasks, whose worker may start before the first push."""
     return tasks is True or defines_tasks(name, Path()) or ("." in name and is_module(name))
+
+
+def check_module(name: str, no_store: StoreError) -> None:
+    """Check that a name is that of a module with tasks, as without a store there is no pool of that name.
+
+    Raises InvalidInput or NotFound if it is not; ``no_store`` says where a store was looked for.
+    """
+    if not is_module(name):
+        raise NotFound(
+            f"no module {name!r} in {Path.cwd()} or among the installed ones, and no pool of that name: {no_store}"
+        ) from no_store
+    tasks_of(name)
 
 
 async def work_on_pool_or_tasks(

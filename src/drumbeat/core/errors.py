@@ -84,6 +84,10 @@ class ResultExpired(JobEnded):
 class StoreError(DrumbeatError):
     """The database failed."""
 
+    def __init__(self, *args: object, is_missing: bool = False) -> None:
+        super().__init__(*args)
+        self.is_missing = is_missing  #: whether there is no store yet: no file, or no tables
+
 
 class StoreUnavailable(StoreError):
     """The database did not answer; retrying may help."""

@@ -72,13 +72,15 @@ def _is_machinery(file: str) -> bool:
 
 
 def is_module(name: str) -> bool:
-    """Whether a module with this name can be found. For ``a.b``, this imports ``a``."""
+    """Whether a module with this name can be found. For ``a.b``, this imports ``a``; if that fails, ``a.b`` may exist: True."""
     if not _MODULE.fullmatch(name):
         return False
     try:
         return name in sys.modules or importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError as exc:
+        return not f"{name}.".startswith(f"{exc.name}.")
     except (Exception, SystemExit):
-        return False
+        return True
 
 
 def defines_tasks(name: str, folder: Path) -> bool:

@@ -77,7 +77,8 @@ class RedisStore:
             found = f"keys of version {version}" if version else "no Drumbeat keys"
             raise StoreNotReady(
                 f"expected the store at {self._database.location} to have keys of version {LATEST}, "
-                f"found {found}; run: drumbeat store {'migrate' if version else 'init'}"
+                f"found {found}; run: drumbeat store {'migrate' if version else 'init'}",
+                is_missing=not version,
             )
 
     async def __aexit__(

@@ -220,7 +220,7 @@ class SqliteDatabase:
         if self._create and not self._path.parent.is_dir():
             raise InvalidSettings(f"there is no folder {self._path.parent} for the SQLite file; create the folder first")
         if not self._create and not self._path.exists():
-            raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init")
+            raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init", is_missing=True)
 
     def _keep_private(self) -> None:
         """Create a missing database file so that only this user can read it; warn if others can read an existing one."""

@@ -92,7 +92,8 @@ class SqlStore:
             found = f"tables of version {version}" if version else "no tables of Drumbeat"
             raise StoreNotReady(
                 f"expected the store at {self._database.location} to have tables of version {LATEST}, "
-                f"found {found}; run: drumbeat store {'migrate' if version else 'init'}"
+                f"found {found}; run: drumbeat store {'migrate' if version else 'init'}",
+                is_missing=not version,
             )
 
     async def __aexit__(
