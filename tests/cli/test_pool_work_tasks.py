@@ -113,7 +113,7 @@ def test_a_pools_name_still_works_and_what_is_ambiguous_is_said(
     as_tasks = shop.run("work", "shop_d", "--drain", "--tasks")
 
     assert ambiguous.code == 1
-    assert "'shop_d' is a pool of this store and a module with tasks in this folder; add --tasks" in ambiguous.errors
+    assert "'shop_d' is a module with tasks of pool default, shipping, and a pool of this store; add --tasks" in ambiguous.errors
     assert (plain.code, as_pool.code, as_tasks.code) == (0, 0, 0), plain.errors + as_pool.errors + as_tasks.errors
     assert [connection.pool(name).result(each) for name, each in zip(("shop_d", "other_d"), job_ids, strict=True)] == [3, 3]
 
@@ -276,3 +276,23 @@ def test_a_store_that_does_not_answer_is_told_as_such(shop: Shop) -> None:
     said = shop.run("work", "nothing_n", "--drain")
 
     assert (said.code, "module" in said.errors) == (2, False), said.errors
+
+
+def test_a_module_whose_tasks_belong_to_the_pool_of_its_name_means_the_same_at_every_start(shop: Shop) -> None:
+    shop.write("mail_o", 'import drumbeat\n@drumbeat.task(pool="mail_o")\ndef send(n: int) -> int: return n')
+
+    said = [shop.run("work", "mail_o", "--drain") for _ in range(2)]
+
+    assert [each.code for each in said] == [0, 0], said
+    assert all("working on pool mail_o: mail_o.send" in each.errors for each in said)
+
+
+def test_a_name_that_can_mean_two_things_is_refused_at_the_first_start_too(shop: Shop) -> None:
+    shop.write("shipping", SHOP)
+
+    first = shop.run("work", "shipping", "--drain")
+    told, second = (shop.run("work", "shipping", "--drain", *more) for more in (("--tasks",), ()))
+
+    assert (first.code, told.code, second.code) == (1, 0, 1), first.errors + told.errors + second.errors
+    assert "'shipping' is a module with tasks of pool default, and a pool of one of its tasks; add --tasks" in first.errors
+    assert "'shipping' is a module with tasks of pool default, and a pool of this store; add --tasks" in second.errors

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -51,29 +51,43 @@ async def work_on_pool_or_tasks(
     grace: timedelta | None,
     tasks: bool | None,
 ) -> Sequence[WorkerSummary]:
-    """Run a worker of the pool ``name``, or workers for the tasks of the module ``name``, whichever exists.
+    """Run a worker of the pool ``name``, or workers for the tasks of the module ``name``, whichever exists. If both exist, the
+    tasks of the module are meant if all belong to that pool.
 
-    Raises InvalidInput if both exist and ``tasks`` does not say which is meant; NotFound if neither exists.
+    Raises InvalidInput if ``tasks`` does not say which is meant, and it cannot be known; NotFound if neither exists.
     """
-    if not tasks and await plane.store.pools.find(PoolId(name)) is not None:
-        if defines_tasks(name, Path()):
-            raise InvalidInput(
-                f"{name!r} is a pool of this store and a module with tasks in this folder; add --tasks to run the module's "
-                f"tasks, or --no-tasks to work on the pool"
-            )
+    is_pool = not tasks and await plane.store.pools.find(PoolId(name)) is not None
+    if is_pool and not defines_tasks(name, Path()):
         return [await work_on_pool(plane, name, changes, worker_id, grace)]
-    if not tasks and not is_module(name):
+    if not tasks and not is_pool and not is_module(name):
         raise NotFound(
             f"no pool {name!r}, and no module of that name in {Path.cwd()} or among the installed ones; create the pool with: "
             f"drumbeat pool create {name}, push to it, or give a module with tasks, such as app.tasks"
         )
-    return await _work_on_tasks(plane, name, changes, worker_id, grace)
+    by_pool = tasks_of(name)
+    if not tasks and (is_pool or name in by_pool) and set(by_pool) != {name}:
+        raise InvalidInput(_ambiguous(name, by_pool, is_pool=is_pool))
+    return await _work_on_tasks(plane, name, by_pool, changes, worker_id, grace)
+
+
+def _ambiguous(name: str, pools: Collection[str], *, is_pool: bool) -> str:
+    """Return why a name can mean a pool or a module. A pool that does not exist yet counts: the first start would create it."""
+    others = ", ".join(pool for pool in pools if pool != name)
+    pool = "a pool of this store" if is_pool else "a pool of one of its tasks"
+    return (
+        f"{name!r} is a module with tasks of pool {others}, and {pool}; add --tasks to run all tasks of the module, or "
+        f"--no-tasks to work on the pool"
+    )
 
 
 async def _work_on_tasks(
-    plane: ControlPlane, module: str, changes: Mapping[str, Any], worker_id: str | None, grace: timedelta | None
+    plane: ControlPlane,
+    module: str,
+    by_pool: Mapping[str, Sequence[Task[..., Any]]],
+    changes: Mapping[str, Any],
+    worker_id: str | None,
+    grace: timedelta | None,
 ) -> Sequence[WorkerSummary]:
-    by_pool = tasks_of(module)
     works = [await _pool_work(plane, pool, tasks, changes) for pool, tasks in by_pool.items()]
     await _record_schedules(plane, module, by_pool)
     await _remove_undefined(plane, module, by_pool)
