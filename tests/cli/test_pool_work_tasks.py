@@ -113,7 +113,9 @@ def test_a_pools_name_still_works_and_what_is_ambiguous_is_said(
     as_tasks = shop.run("work", "shop_d", "--drain", "--tasks")
 
     assert ambiguous.code == 1
-    assert "'shop_d' is a module with tasks of pool default, shipping, and a pool of this store; add --tasks" in ambiguous.errors
+    assert (
+        "'shop_d' is a module with tasks of pool default, shipping, and a pool of this store; add --tasks" in ambiguous.errors
+    )
     assert (plain.code, as_pool.code, as_tasks.code) == (0, 0, 0), plain.errors + as_pool.errors + as_tasks.errors
     assert [connection.pool(name).result(each) for name, each in zip(("shop_d", "other_d"), job_ids, strict=True)] == [3, 3]
 
@@ -239,8 +241,8 @@ def test_a_fixed_worker_id_works_at_every_start(shop: Shop, connection: drumbeat
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("nothing_k", None, "no module 'nothing_k' in "),
-        ("app_k.tasks", None, "no module 'app_k.tasks' in "),
+        ("nothing_k", None, "no pool and no module 'nothing_k' in "),
+        ("app_k.tasks", None, "no pool and no module 'app_k.tasks' in "),
         ("empty_k", "x = 1", "expected a module with tasks, got 'empty_k', which has none"),
         ("odd_k", "def f(:", "cannot import module 'odd_k': SyntaxError"),
         (
@@ -296,3 +298,28 @@ def test_a_name_that_can_mean_two_things_is_refused_at_the_first_start_too(shop:
     assert (first.code, told.code, second.code) == (1, 0, 1), first.errors + told.errors + second.errors
     assert "'shipping' is a module with tasks of pool default, and a pool of one of its tasks; add --tasks" in first.errors
     assert "'shipping' is a module with tasks of pool default, and a pool of this store; add --tasks" in second.errors
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+@pytest.mark.parametrize(
+    "given", ["app_p/tasks.py", "./app_p/tasks.py", "{folder}/app_p/tasks.py", "app_p.tasks:add", "app_p/tasks"]
+)
+def test_the_module_of_a_file_or_a_task_is_suggested(shop: Shop, given: str, has_store: bool) -> None:
+    (shop.folder / "app_p").mkdir()
+    shop.write("app_p/tasks")
+    if has_store:
+        shop.run("create", "any")
+
+    said = shop.run("work", given.format(folder=shop.folder), "--drain")
+
+    assert said.code == 1
+    assert said.errors.endswith("did you mean: drumbeat pool work app_p.tasks\n")
+
+
+def test_a_name_that_no_pool_may_have_is_not_offered_for_creation(shop: Shop) -> None:
+    shop.run("create", "any")
+
+    said = [shop.run(*words) for words in (("work", "app/nothing.py"), ("work", "a/b", "--no-tasks"), ("pause", "a/b"))]
+
+    assert [each.code for each in said] == [1, 1, 1]
+    assert not any("pool create" in each.errors for each in said)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from drumbeat.client import Mode, WorkPlan, record_handlers, remove_task_handlers
@@ -14,8 +15,8 @@ from drumbeat.composition.plane import ControlPlane, WorkerSummary
 from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
 from drumbeat.core.errors import InvalidInput, NotFound, StoreError
 from drumbeat.core.job import JobStatus
-from drumbeat.core.pool import PoolId, PoolKind
-from drumbeat.tasks.discover import defines_tasks, is_module, is_undefined, tasks_of
+from drumbeat.core.pool import PoolId, PoolKind, is_pool_name
+from drumbeat.tasks.discover import defines_tasks, is_module, is_undefined, meant_module, tasks_of
 from drumbeat.tasks.periodic import record_schedules
 from drumbeat.tasks.task import Task, task_handlers
 
@@ -36,10 +37,22 @@ def check_module(name: str, no_store: StoreError) -> None:
     Raises InvalidInput or NotFound if it is not; ``no_store`` says where a store was looked for.
     """
     if not is_module(name):
-        raise NotFound(
-            f"no module {name!r} in {Path.cwd()} or among the installed ones, and no pool of that name: {no_store}"
-        ) from no_store
+        reason = str(no_store) if (meant := meant_module(name)) is None else _did_you_mean(meant)
+        raise NotFound(f"no pool and no module {name!r} in {Path.cwd()} or among the installed ones; {reason}") from no_store
     tasks_of(name)
+
+
+def _what_to_do(name: str) -> str:
+    if (meant := meant_module(name)) is not None:
+        return _did_you_mean(meant)
+    module = "give a module with tasks, such as app.tasks"
+    return (
+        f"create the pool with: drumbeat pool create {quote(name)}, push to it, or {module}" if is_pool_name(name) else module
+    )
+
+
+def _did_you_mean(module: str) -> str:
+    return f"did you mean: drumbeat pool work {module}"
 
 
 async def work_on_pool_or_tasks(
@@ -61,8 +74,7 @@ async def work_on_pool_or_tasks(
         return [await work_on_pool(plane, name, changes, worker_id, grace)]
     if not tasks and not is_pool and not is_module(name):
         raise NotFound(
-            f"no pool {name!r}, and no module of that name in {Path.cwd()} or among the installed ones; create the pool with: "
-            f"drumbeat pool create {name}, push to it, or give a module with tasks, such as app.tasks"
+            f"no pool {name!r}, and no module of that name in {Path.cwd()} or among the installed ones; {_what_to_do(name)}"
         )
     by_pool = tasks_of(name)
     if not tasks and (is_pool or name in by_pool) and set(by_pool) != {name}:

@@ -113,10 +113,15 @@ def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
     )
 
 
+def is_pool_name(name: str) -> bool:
+    """Whether this name is allowed for a new pool."""
+    is_valid = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
+    return is_valid and not _NEVER_IN_NAMES & set(name)
+
+
 def check_pool_name(name: str) -> None:
     """Raise InvalidInput if this name is not allowed for a new pool."""
-    is_valid = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
-    if not is_valid or _NEVER_IN_NAMES & set(name):
+    if not is_pool_name(name):
         raise InvalidInput(
             f"pool_id: expected 1 to {LONGEST_NAME} printable characters, no / or \\, no space at the start or end, "
             f"and not . or .., got {name!r}"

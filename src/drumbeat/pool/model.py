@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.core.pool import PoolId, Thresholds
+from drumbeat.core.pool import PoolId, Thresholds, is_pool_name
 from drumbeat.core.recovery import (
     EndOverdue as EndOverdue,
     EndStray as EndStray,
@@ -110,6 +110,13 @@ def not_loaded_message(pool_id: PoolId, cause: str) -> str:
     """Return a message that says why a handler cannot be loaded, and what to do."""
     resume = f"drumbeat pool resume {_shell_word(pool_id)}"
     return f"workers cannot load the {cause}; fix it and restart the workers; checks start new ones after: {resume}"
+
+
+def no_pool(pool_id: PoolId) -> str:
+    """Return a message that says that there is no such pool, with the command that creates it if the name is allowed."""
+    if not is_pool_name(pool_id):
+        return f"no pool {pool_id!r}; see: drumbeat pools list"
+    return f"no pool {pool_id!r}; create it with: drumbeat pool create {_shell_word(pool_id)}, or push to it"
 
 
 def handler_command(pool_id: PoolId, job_type: str) -> str:

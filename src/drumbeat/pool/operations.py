@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.pool.model import no_pool
 from drumbeat.pool.paused_types import ClaimableTypes, pause_change, resume_change
 from drumbeat.pool.validation import check_count, check_priority, check_time, names
 from drumbeat.store.interface import PoolChange, Store
@@ -34,7 +35,7 @@ class PoolOperations:
         """Return the pool's row. Raises NotFound; InvalidInput if it is not a pool of jobs."""
         found = await self._store.pools.find(self.pool_id)
         if found is None:
-            raise NotFound(f"no pool {self.pool_id!r}; create it with: drumbeat pool create {self.pool_id}, or push to it")
+            raise NotFound(no_pool(self.pool_id))
         if found.kind is not PoolKind.JOBS:
             raise InvalidInput(f"expected a pool of jobs, got {self.pool_id!r}, which is a {found.kind} pool")
         return found

@@ -50,9 +50,20 @@ def is_undefined(handler: str, module: str, tasks: Iterable[Task[..., Any]]) -> 
     return not isinstance(found, Task)
 
 
+def meant_module(text: str) -> str | None:
+    """Return the name of the module that a file (app/tasks.py) or a task (app.tasks:add) belongs to; None if it has none."""
+    path = Path(text.partition(":")[0])
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    parts = path.with_suffix("").parts if path.suffix == ".py" else path.parts
+    name = ".".join(parts[:-1] if parts[-1:] == ("__init__",) else parts)
+    return name if name != text and is_module(name) else None
+
+
 def _imported(module: str) -> Any:
     if not _MODULE.fullmatch(module):
-        raise InvalidInput(f"expected the name of a module, such as app.tasks, got {module!r}")
+        meant = meant_module(module)
+        raise InvalidInput(f"expected the name of a module, such as {meant or 'app.tasks'}, got {module!r}")
     try:
         return importlib.import_module(module)
     except (Exception, SystemExit) as exc:
