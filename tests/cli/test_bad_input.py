@@ -94,7 +94,16 @@ def test_a_pool_or_run_that_is_not_there(tmp_path: Path, empty: str, command: st
         ("beats show p 4", "pool 'p' has no beat 4; see: drumbeat beats list p"),
         ("beats show r1", "pool 'r1' has no beat yet; see: drumbeat beats list r1"),
         ("logs list p --level loud", "expected --level to be one of DEBUG, INFO, WARNING, ERROR, CRITICAL, got 'loud'"),
-        ("store prune --older-than soon", "expected a duration such as 200ms, 90s, 12h or 30d, got 'soon'"),
+        ("store prune --older-than soon", "--older-than: expected a duration such as 200ms, 90s, 12h or 30d, got 'soon'"),
+        ("pool work p --lease abc", "--lease: expected a duration such as 200ms, 90s, 12h or 30d, got 'abc'"),
+        ("pool work p --timeout -1", "--timeout: expected a duration such as 200ms, 90s, 12h or 30d, got '-1'"),
+        ("pool work p --grace 5x", "--grace: expected a duration such as 200ms, 90s, 12h or 30d, got '5x'"),
+        ("pool create p --heartbeat 1", "--heartbeat: expected a duration such as 200ms, 90s, 12h or 30d, got '1'"),
+        ("pool push p 1 --max-backoff x", "--max-backoff: expected a duration such as 200ms, 90s, 12h or 30d, got 'x'"),
+        (
+            "pool push p 1 --group g --group-rate 1/x",
+            "--group-rate: expected a duration such as 200ms, 90s, 12h or 30d, got 'x'",
+        ),
         ("events list p --after 99999999999999999999", "SQLite cannot store this value"),
     ],
 )

@@ -151,16 +151,16 @@ def test_what_is_old_is_pruned(url: str) -> None:
     ],
 )
 def test_an_age_is_a_number_and_a_unit(given: str, age: timedelta) -> None:
-    assert parse_age(given) == age
+    assert parse_age(given, "--for") == age
 
 
 @pytest.mark.parametrize("given", ["", "30", "d", "-1d", "1.h", "30 d", "1y", "30D", "٣d", "1d2h"])
 def test_anything_else_is_no_age(given: str) -> None:
-    with pytest.raises(InvalidInput, match="expected a duration such as 200ms, 90s, 12h or 30d, got "):
-        parse_age(given)
+    with pytest.raises(InvalidInput, match="--for: expected a duration such as 200ms, 90s, 12h or 30d, got "):
+        parse_age(given, "--for")
 
 
 @pytest.mark.parametrize("given", ["36501d", "999999999999w", "999999999999s"])
 def test_an_age_has_an_end(given: str) -> None:
-    with pytest.raises(InvalidInput, match="expected a duration of at most 36500d"):
-        parse_age(given)
+    with pytest.raises(InvalidInput, match="--for: expected a duration of at most 36500d"):
+        parse_age(given, "--for")

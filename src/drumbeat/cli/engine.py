@@ -132,7 +132,7 @@ def _store_refusal(store: str | None, engine: str) -> str | None:
 
 def _limit(text: str) -> timedelta:
     """Parse a number of seconds, such as 20, or a duration such as 2m."""
-    return parse_age(f"{text}s" if re.fullmatch(r"[0-9.]+", text.strip()) else text)
+    return parse_age(f"{text}s" if re.fullmatch(r"[0-9.]+", text.strip()) else text, "--timeout")
 
 
 def _print_step(step: CheckStep) -> None:

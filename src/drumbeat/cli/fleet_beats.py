@@ -122,7 +122,7 @@ def beat(
 
 def beat_settings(provider: str | None, every: str | None = None) -> dict[str, Any]:
     """Return the options --engine and --every, if given, as fields of a fleet's policy. Raises InvalidInput."""
-    interval = {"every": parse_age(every).total_seconds()} if every else {}
+    interval = {"every": parse_age(every, "--every").total_seconds()} if every else {}
     return interval | ({"provider": provider} if provider else {})
 
 

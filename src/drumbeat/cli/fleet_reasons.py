@@ -82,7 +82,7 @@ def replay(
     Without --set, every decision must be the same: exit code 1 when one differs.
     """
     changes = parse_settings(settings)
-    found = with_control_plane(store, lambda plane: plane.fleet(pool).replay(parse_age(since), changes))
+    found = with_control_plane(store, lambda plane: plane.fleet(pool).replay(parse_age(since, "--since"), changes))
     if as_json:
         show_json({"share": found.share, **asdict(found)})
     else:

@@ -47,7 +47,12 @@ def simulate(
     serves every job at once, so a policy that lets jobs wait can cost less. Cold: the fleet starts without workers and
     without learned values. Warm: the same jobs repeated right after the cold pass.
     """
-    conditions = {"spawn_lag": parse_age(spawn_lag), "jitter": jitter, "granule": parse_age(granule), "price_per_hour": price}
+    conditions = {
+        "spawn_lag": parse_age(spawn_lag, "--spawn-lag"),
+        "jitter": jitter,
+        "granule": parse_age(granule, "--granule"),
+        "price_per_hour": price,
+    }
     hint = {"expected_service": expected_service} if expected_service is not None else {}
     found = simulate_trace(trace, policy, hint | parse_settings(settings), file, seed=seed, **conditions)
     if plot is not None:

@@ -28,7 +28,7 @@ def drain(
 
     If the policy still wants as many workers, new ones are started; pause the pool to prevent that.
     """
-    limit = parse_age(within) if within else None
+    limit = parse_age(within, "--within") if within else None
     asked = with_control_plane(store, lambda plane: plane.fleet(pool).drain(workers or (), limit))
     _print_names(asked, "asked to drain", as_json=as_json)
 

@@ -14,7 +14,7 @@ def given_options(**options: Any) -> dict[str, Any]:
 
 def backoff_option(first: str | None, most: str | None) -> dict[str, Any] | None:
     """Return the backoff of a job from --backoff and --max-backoff; None if neither was given. Raises InvalidInput."""
-    found = given_options(first=first and parse_age(first), most=most and parse_age(most))
+    found = given_options(first=first and parse_age(first, "--backoff"), most=most and parse_age(most, "--max-backoff"))
     return found or None
 
 
@@ -23,7 +23,7 @@ def rate_option(text: str) -> dict[str, Any]:
     count, slash, per = text.partition("/")
     if not slash or not count.strip().isdigit():
         raise InvalidInput(f"expected --group-rate as a number and a time, such as 10/1m, got {text!r}")
-    return {"count": int(count), "per": parse_age(per)}
+    return {"count": int(count), "per": parse_age(per, "--group-rate")}
 
 
 def check_group(options: Mapping[str, Any]) -> None:

@@ -112,8 +112,8 @@ def create(
         read_retention(retention)
         changes[IN_POLICY] = retention
     if result_ttl is not None:
-        changes[RESULT_TTL] = parse_age(result_ttl)
-    every = None if heartbeat is None else parse_age(heartbeat)
+        changes[RESULT_TTL] = parse_age(result_ttl, "--result-ttl")
+    every = None if heartbeat is None else parse_age(heartbeat, "--heartbeat")
     if remove_handler and not update:
         raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
 
@@ -223,7 +223,7 @@ def pause(
         raise InvalidInput("expected --for or --type, got both; resume a type with: drumbeat pool resume POOL --type TYPE")
 
     async def stop(plane: ControlPlane) -> tuple[PoolRow, set[str]]:
-        until = await plane.store.now() + parse_age(within) if within else None
+        until = await plane.store.now() + parse_age(within, "--for") if within else None
         paused = await plane.pool(pool).pause(until, types=job_type or ())
         return paused, await _types_of(plane, paused) if job_type else set()
 

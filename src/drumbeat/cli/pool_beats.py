@@ -63,7 +63,7 @@ def reap(
 
     Exit code 1 when an action failed.
     """
-    silent = parse_age(lost_after) if lost_after else None
+    silent = parse_age(lost_after, "--lost-after") if lost_after else None
     pool_id = None if name == "all" else name
     firing = Firing(trigger="pool reap", machine=BeatKind.REAPER, pool_id=pool_id, lost_after=silent)
     finish(with_control_plane(store, lambda plane: plane.run_trigger(firing)), as_json=as_json)

@@ -19,4 +19,4 @@ def forkserver(
     Commands find it by its socket in the state folder, which only you can use. Without it, or when its code has changed since
     it started, processes are started as usual. Ctrl-C or SIGTERM ends it; forked processes keep running.
     """
-    serve(store, parse_age(idle) if idle else None)
+    serve(store, parse_age(idle, "--idle") if idle else None)

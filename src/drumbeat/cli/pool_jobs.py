@@ -186,7 +186,7 @@ def prune(
     as_json: JsonOption = False,
 ) -> None:
     """Delete old finished jobs and their attempts from all pools: by default done and cancelled jobs."""
-    age = parse_age(older_than)
+    age = parse_age(older_than, "--older-than")
     statuses = status or [JobStatus.DONE, JobStatus.CANCELLED]
     if unfinished := UNFINISHED & set(statuses):
         raise InvalidInput(

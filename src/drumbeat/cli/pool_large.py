@@ -20,7 +20,7 @@ def sweep(
     as_json: JsonOption = False,
 ) -> None:
     """Delete stored large payloads and results that no job needs: their job was deleted or never pushed, or they expired."""
-    age = parse_age(older_than)
+    age = parse_age(older_than, "--older-than")
 
     async def run(plane: ControlPlane) -> SweepResult:
         return await sweep_now(plane.plugins.large, age, dry_run=dry_run)

@@ -184,7 +184,7 @@ def reschedule(
     """Give all pending jobs that match the filters another earliest start; with --all, every pending job."""
     if (at is None) == (within is None):
         raise InvalidInput("expected --at or --in, got " + ("neither" if at is None else "both"))
-    delay, moment = None if within is None else parse_age(within), None if at is None else _moment(at)
+    delay, moment = None if within is None else parse_age(within, "--in"), None if at is None else _moment(at)
     selected = _pending(_filter(None, job_type, group, priority, older_than, newer_than, error, error_group), every=every)
 
     async def change(plane: ControlPlane) -> BulkResult:
@@ -267,8 +267,8 @@ def _filter(
         job_type=job_type,
         group=group,
         priority=priority,
-        older_than=None if older_than is None else parse_age(older_than),
-        newer_than=None if newer_than is None else parse_age(newer_than),
+        older_than=None if older_than is None else parse_age(older_than, "--older-than"),
+        newer_than=None if newer_than is None else parse_age(newer_than, "--newer-than"),
         error=error,
         error_group=error_group,
     )

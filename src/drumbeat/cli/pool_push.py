@@ -89,7 +89,9 @@ def push(
     """
     what = given_options(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key)
     tries = given_options(max_attempts=max_attempts, max_crashes=max_crashes, backoff=backoff_option(backoff, max_backoff))
-    when = given_options(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
+    when = given_options(
+        delay=delay and parse_age(delay, "--delay"), run_at=run_at, timeout=timeout and parse_age(timeout, "--timeout")
+    )
     rate = group_rate and rate_option(group_rate)
     where = given_options(group=group, group_limit=group_limit, group_rate=rate, capability=capability)
     flow = given_options(after=after, after_any=after_any or None, if_failed=if_failed, workflow_id=workflow)

@@ -68,8 +68,12 @@ def add(
 
     Workers that keep running, checks, triggers, daemons and fleets push the jobs; no other process is needed.
     """
-    when = given_options(cron=cron, every=every and parse_age(every), tz=tz, delay=delay and parse_age(delay))
-    what = given_options(type=job_type, priority=priority, unique_key=unique_key, timeout=timeout and parse_age(timeout))
+    when = given_options(
+        cron=cron, every=every and parse_age(every, "--every"), tz=tz, delay=delay and parse_age(delay, "--delay")
+    )
+    what = given_options(
+        type=job_type, priority=priority, unique_key=unique_key, timeout=timeout and parse_age(timeout, "--timeout")
+    )
     tries = given_options(max_attempts=max_attempts, max_crashes=max_crashes, backoff=backoff_option(backoff, max_backoff))
     rate = group_rate and rate_option(group_rate)
     where = given_options(group=group, group_limit=group_limit, group_rate=rate, capability=capability)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from drumbeat.cli.session import parse_age, run, with_control_plane
@@ -67,7 +68,7 @@ def run_job_worker(
     tasks = False if given.get("handlers") else tasks
     done: Sequence[WorkerSummary]
     with logging_to_stderr(logging.WARNING, _log_handler(log_format)):
-        within = None if grace is None else parse_age(grace)
+        within = None if grace is None else parse_age(grace, "--grace")
         if tasks is False:
             done = [with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))]
         else:
@@ -108,8 +109,8 @@ def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
         "mode": Mode,
         "capabilities": tuple,
         "middleware": tuple,
-        "lease": parse_age,
-        "timeout": parse_age,
+        "lease": partial(parse_age, option="--lease"),
+        "timeout": partial(parse_age, option="--timeout"),
     }
     return {name: readers[name](value) if name in readers else value for name, value in given.items() if value}
 

@@ -47,12 +47,12 @@ def with_control_plane(store: str | None, work: Callable[[ControlPlane], Awaitab
     return run(opened())
 
 
-def parse_age(given: str) -> timedelta:
-    """Parse a duration such as 200ms, 90s, 1.5h, 30d or 4w. Raises InvalidInput."""
+def parse_age(given: str, option: str) -> timedelta:
+    """Parse the duration given with an option, such as 200ms, 90s, 1.5h, 30d or 4w. Raises InvalidInput."""
     found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|[smhdw])", given.strip())
     if found is None:
-        raise InvalidInput(f"expected a duration such as 200ms, 90s, 12h or 30d, got {given!r}")
+        raise InvalidInput(f"{option}: expected a duration such as 200ms, 90s, 12h or 30d, got {given!r}")
     count, unit = float(found[1]), timedelta(**{_UNITS[found[2]]: 1})
     if count > _LONGEST_AGE / unit:
-        raise InvalidInput(f"expected a duration of at most {_LONGEST_AGE.days}d, got {given!r}")
+        raise InvalidInput(f"{option}: expected a duration of at most {_LONGEST_AGE.days}d, got {given!r}")
     return count * unit

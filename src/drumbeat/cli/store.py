@@ -77,7 +77,7 @@ def prune(
     as_json: JsonOption = False,
 ) -> None:
     """Delete old samples, logs, beats and ended workers, and events of finished runs."""
-    age = parse_age(older_than)
+    age = parse_age(older_than, "--older-than")
     with progress("deleted") as update:
         counts = with_control_plane(store, lambda plane: plane.store.upkeep.prune(age, update))
     if as_json:
