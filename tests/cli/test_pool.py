@@ -333,7 +333,8 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("push", "p", "{oops"), "expected JSON, got '{oops'"),
+        (("push", "p", "{oops"), "expected JSON, got '{oops'[^;]*$"),
+        (("push", "p", "a text"), r"""expected JSON, got 'a text': .*; put quotes around text: '"a text"'$"""),
         (("push", "p", "1", "--delay", "soon"), "expected a duration such as"),
         (("push", "p", "1", "--max-attempts", "0"), "expected max_attempts to be a whole number, 1 or more, got 0"),
         (
@@ -468,6 +469,7 @@ def test_a_moment_to_come_comes_with_a_list(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
+        ("a.jsonl", b"1\nyes\n", 'line 2: expected JSON, got .*; put quotes around text: "a text"; the 1 jobs before it were'),
         ("a.jsonl", b'1\n"\xff"\n', "line 2: expected JSON, got .*; the 1 jobs before it were pushed"),
         ("a.jsonl", b'1\n"\\ud800"\n', "line 2: expected JSON, got .*; the 1 jobs before it were pushed"),
         ("a.csv", b"a,b\n1,2\n3\n", "line 3: expected as many fields as the header has"),

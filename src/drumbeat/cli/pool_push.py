@@ -26,6 +26,8 @@ Advance = Callable[[int], None]
 Line = tuple[int, str | InvalidInput | None]  #: line number, and the line's text or error; None: no line has arrived yet
 BATCH = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
+_TEXT = '"a text"'  #: a text as JSON, as an example
+_TEXT_ARGUMENT = f"'{_TEXT}'"  #: the same as an argument for a shell
 
 BatchOption = Annotated[int, typer.Option("--batch", min=1, max=100_000, help="Maximum number of jobs per transaction.")]
 JobsOption = Annotated[
@@ -224,7 +226,7 @@ class _BatchPusher:
             if line is None or (isinstance(line, str) and not line.strip()):
                 continue
             try:
-                self._waiting.append((number, read(_parsed(line))))
+                self._waiting.append((number, read(_parsed(line, single=single))))
             except InvalidInput as exc:
                 await self._flush()
                 return exc if single else InvalidInput(f"line {number}: {exc}")
@@ -252,7 +254,8 @@ class _BatchPusher:
                 print(json.dumps({"line": number, "job_id": job_id}), flush=True)
 
 
-def _parsed(line: str | InvalidInput) -> Any:
+def _parsed(line: str | InvalidInput, *, single: bool) -> Any:
+    """Parse JSON; ``single``: it is an argument of the command, not a line of a file. Raises InvalidInput."""
     if isinstance(line, InvalidInput):
         raise line
     try:
@@ -262,7 +265,9 @@ def _parsed(line: str | InvalidInput) -> Any:
     except RecursionError:
         raise too_deep("JSON") from None
     except ValueError as exc:
-        raise InvalidInput(f"expected JSON, got {line.strip()[:60]!r}: {exc}") from exc
+        is_text = line.lstrip()[:1] not in ("{", "[", '"')
+        hint = f"; put quotes around text: {_TEXT_ARGUMENT if single else _TEXT}" if is_text else ""
+        raise InvalidInput(f"expected JSON, got {line.strip()[:60]!r}: {exc}{hint}") from exc
     return parsed
 
 
