@@ -204,6 +204,21 @@ def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(url: str) -> Non
     assert told(url, "status", "p")["jobs"]["ready"] == 2
 
 
+def test_a_pause_is_told_in_one_line(url: str) -> None:
+    pushed(url, 1)
+    steps = [
+        (("pause", "--type", "a"), "in pool p, jobs of type 'a' are paused; all other jobs are claimed"),
+        (("pause", "--type", "b"), "in pool p, jobs of types 'a', 'b' are paused; all other jobs are claimed"),
+        (("pause",), "pool p is paused until it is resumed; jobs of types 'a', 'b' stay paused after that"),
+        (("resume",), "in pool p, jobs of types 'a', 'b' are paused; all other jobs are claimed"),
+        (("resume", "--type", "a"), "in pool p, jobs of type 'b' are paused; all other jobs are claimed"),
+        (("resume", "--type", "b"), "pool p is not paused"),
+        (("pause",), "pool p is paused until it is resumed"),
+    ]
+
+    assert [invoke("pool", do, "p", *more, store=url).output for (do, *more), _ in steps] == [f"{line}\n" for _, line in steps]
+
+
 def test_errors_are_listed_in_groups_and_a_group_is_requeued(url: str, tmp_path: Path) -> None:
     piped(
         '{"payload": 1, "max_attempts": 1}\n{"payload": 2, "max_attempts": 1}\n', "pool", "push", "p", "-", "--jobs", store=url

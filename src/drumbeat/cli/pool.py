@@ -275,10 +275,12 @@ def _print_pause(found: PoolRow, *, as_json: bool) -> None:
     if as_json:
         show_json({"pool_id": found.pool_id, "paused_until": until, "paused_types": types})
         return
-    if types:
-        say(f"paused job types of pool {found.pool_id}: {', '.join(map(repr, types))}")
-    if until is None:
-        say(f"pool {found.pool_id} is not paused")
-    else:
+    names = f"{'type' if len(types) == 1 else 'types'} {', '.join(map(repr, types))}"
+    if until is not None:
         forever = until - datetime(9000, 1, 1, tzinfo=UTC) > timedelta()
-        say(f"pool {found.pool_id} is paused until {'it is resumed' if forever else f'{text(until)} UTC'}")
+        more = f"; jobs of {names} stay paused after that" if types else ""
+        say(f"pool {found.pool_id} is paused until {'it is resumed' if forever else f'{text(until)} UTC'}{more}")
+    elif types:
+        say(f"in pool {found.pool_id}, jobs of {names} are paused; all other jobs are claimed")
+    else:
+        say(f"pool {found.pool_id} is not paused")
