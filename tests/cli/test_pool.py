@@ -204,6 +204,17 @@ def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(url: str) -> Non
     assert told(url, "status", "p")["jobs"]["ready"] == 2
 
 
+def test_a_limit_is_not_told_as_the_number_of_jobs_that_match(url: str) -> None:
+    pushed(url, 1, 2, 3)
+
+    limited, rest = (
+        invoke("pool", "prioritise", "p", "--to", "7", "--all", *more, store=url).output for more in (("--limit", "2"), ())
+    )
+
+    assert limited == "prioritised 2 of the first 2 matching jobs (the limit; more may match)\n"
+    assert rest == "prioritised 3 of 3 matching jobs\n"
+
+
 def test_a_pause_is_told_in_one_line(url: str) -> None:
     pushed(url, 1)
     steps = [

@@ -311,7 +311,8 @@ def _report(done: BulkResult, verb: str, *, as_json: bool) -> None:
         say(f"dry run: {done.matched} jobs would be {verb}{more}")
         show(done.examples, JOB_COLUMNS, as_json=False, nothing="no job matches")
         return
-    say(f"{verb} {done.changed} of {done.matched} matching jobs")
+    first, more = ("the first ", " (the limit; more may match)") if done.limited else ("", "")
+    say(f"{verb} {done.changed} of {first}{done.matched} matching jobs{more}")
     if done.requested:
         say(f"asked the workers of {done.requested} running jobs to stop them")
     if done.skipped:
