@@ -215,6 +215,16 @@ def test_a_limit_is_not_told_as_the_number_of_jobs_that_match(url: str) -> None:
     assert rest == "prioritised 3 of 3 matching jobs\n"
 
 
+@pytest.mark.parametrize(
+    "command", ["show p nope", "cancel p nope", "explain p nope", "send p nope x", "requeue p nope --subtree"]
+)
+def test_a_job_that_is_not_there_names_its_pool(url: str, command: str) -> None:
+    pushed(url, 1)
+
+    with pytest.raises(NotFound, match="there is no job 'nope'; see: drumbeat pool list p$"):
+        invoke("pool", *command.split(), store=url)
+
+
 def test_a_pause_is_told_in_one_line(url: str) -> None:
     pushed(url, 1)
     steps = [

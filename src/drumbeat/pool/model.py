@@ -119,6 +119,11 @@ def no_pool(pool_id: PoolId) -> str:
     return f"no pool {pool_id!r}; create it with: drumbeat pool create {_shell_word(pool_id)}, or push to it"
 
 
+def no_job(pool_id: PoolId, job_id: str) -> str:
+    """Return a message that says that there is no such job, with the command that lists the jobs of its pool."""
+    return f"there is no job {job_id!r}; see: drumbeat pool list {_shell_word(pool_id)}"
+
+
 def handler_command(pool_id: PoolId, job_type: str) -> str:
     """Return the shell command that adds a handler for a job type to a pool."""
     target = f"{job_type}=module:function" if job_type else "module:function"

@@ -16,7 +16,7 @@ from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.engine_change import check_engine_change
 from drumbeat.pool.job_options import new_jobs, one_job
-from drumbeat.pool.model import task_handler_fields
+from drumbeat.pool.model import no_job, task_handler_fields
 from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
 from drumbeat.pool.own_transaction import OwnTransactionMethods, not_renewed, stale_write
 from drumbeat.pool.paused_types import ClaimableTypes
@@ -273,7 +273,10 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
 
     async def _stored_job(self, job_id: str) -> Job:
         """Return a job as it is stored, with references to large values. Raises NotFound."""
-        found = await self._store.jobs.get(JobId(job_id))
+        try:
+            found = await self._store.jobs.get(JobId(job_id))
+        except NotFound as exc:
+            raise NotFound(no_job(self.pool_id, job_id)) from exc
         if found.pool_id != self.pool_id:
             raise NotFound(f"pool {self.pool_id!r} has no job {job_id!r}; that job is in pool {found.pool_id!r}")
         return found

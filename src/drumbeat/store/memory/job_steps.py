@@ -53,7 +53,7 @@ class MemoryJobSteps(MemoryTable):
     def _get(self, job_id: JobId) -> Job:
         job = self.state.find_job(job_id)
         if job is None:
-            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
+            raise NotFound(f"there is no job {job_id!r}: it was never pushed, or was deleted")
         return job
 
     def _steps(self, job: Job) -> dict[int, JobStep]:

@@ -240,7 +240,7 @@ class MemoryJobs(MemoryTable):
     def _get(self, job_id: JobId) -> Job:
         job = self.state.find_job(job_id)
         if job is None:
-            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
+            raise NotFound(f"there is no job {job_id!r}: it was never pushed, or was deleted")
         return job
 
     def _number(self, rows: JobRows, job_id: JobId | None) -> int:

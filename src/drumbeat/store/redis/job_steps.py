@@ -93,4 +93,4 @@ def _moment(us: int | None) -> datetime | None:
 
 
 def _no_job(job_id: JobId) -> NotFound:
-    return NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
+    return NotFound(f"there is no job {job_id!r}: it was never pushed, or was deleted")

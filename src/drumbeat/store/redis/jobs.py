@@ -191,4 +191,4 @@ def _counts(flat: Sequence[Any]) -> dict[str, int]:
 
 
 def _no_job(job_id: JobId) -> NotFound:
-    return NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
+    return NotFound(f"there is no job {job_id!r}: it was never pushed, or was deleted")

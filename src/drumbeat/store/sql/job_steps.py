@@ -103,4 +103,4 @@ def _step(row: Row) -> JobStep:
 
 
 def _no_job(job_id: JobId) -> NotFound:
-    return NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
+    return NotFound(f"there is no job {job_id!r}: it was never pushed, or was deleted")

@@ -208,7 +208,7 @@ class SqlJobs:
     async def _row(self, job_id: JobId) -> Row:
         row = await self._found(job_id)
         if row is None:
-            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list POOL")
+            raise NotFound(f"there is no job {job_id!r}: it was never pushed, or was deleted")
         return row
 
     async def _found(self, job_id: JobId) -> Row | None:
