@@ -198,9 +198,9 @@ def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(url: str) -> Non
     assert [job["priority"] for job in jobs(url)] == [7, 7]
     assert (told(url, "status", "p")["jobs"]["delayed"], told(url, "status", "p")["jobs"]["ready"]) == (1, 1)
 
-    again = invoke("pool", "reschedule", "p", "--all", "--at", "2026-01-01T00:00:00", "--dry-run", store=url).output
+    again = invoke("pool", "reschedule", "p", "--all", "--at", "2026-01-01T00:00:00Z", "--dry-run", store=url).output
     assert again.startswith("dry run: 2 jobs would be rescheduled")
-    invoke("pool", "reschedule", "p", "--all", "--at", "2026-01-01T00:00:00", store=url)
+    invoke("pool", "reschedule", "p", "--all", "--at", "2026-01-01T00:00:00Z", store=url)
     assert told(url, "status", "p")["jobs"]["ready"] == 2
 
 
@@ -373,9 +373,10 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("push", "p", "a text"), r"""expected JSON, got 'a text': .*; put quotes around text: '"a text"'$"""),
         (("push", "p", "1", "--delay", "soon"), "expected a duration such as"),
         (("push", "p", "1", "--max-attempts", "0"), "expected max_attempts to be a whole number, 1 or more, got 0"),
+        (("push", "p", "1", "--at", "noon"), "expected --at as an ISO time, such as .*, got 'noon'"),
         (
-            ("push", "p", "1", "--at", "noon"),
-            "expected run_at to be a datetime or an ISO time before the year 9000, got 'noon'",
+            ("push", "p", "1", "--at", "2026-12-24T18:00:00"),
+            "expected --at with a time zone, such as .*; for UTC, write 2026-12-24T18:00:00Z",
         ),
         (("push", "p", "1", "--at", "9999-12-31T23:59:59-12:00"), "expected run_at to be a datetime"),
         (("push", "p", ""), "expected JSON, got ''"),
@@ -394,6 +395,7 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("requeue", "p", "--all", "--subtree"), "expected --all without --subtree"),
         (("reschedule", "p"), "expected --at or --in, got neither"),
         (("reschedule", "p", "--at", "noon"), "expected --at as an ISO time"),
+        (("reschedule", "p", "--all", "--at", "2026-12-24"), "--at with a time zone, .*for UTC, write 2026-12-24T00:00:00Z"),
         (("reschedule", "p", "--in", "1h"), "expected --all or a filter such as --type, got neither"),
         (("prioritise", "p", "--to", "7"), "expected --all or a filter such as --type, got neither"),
         (("prioritise", "p", "--to", "7", "--type", "a", "--all"), "expected --all or a filter such as --type, got both"),

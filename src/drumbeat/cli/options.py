@@ -8,6 +8,7 @@ import typer
 from drumbeat.cli.session import (
     open_plane as open_plane,
     parse_age as parse_age,
+    parse_start as parse_start,
     run as run,
     settings_for as settings_for,
     with_control_plane as with_control_plane,

@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
+from drumbeat.cli.options import JsonOption, StoreOption, parse_age, parse_start, with_control_plane
 from drumbeat.cli.pool_jobs import JOB_COLUMNS, StatusOption
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import Columns, progress, say, show, show_json
@@ -166,7 +166,9 @@ def _requeue_ids(pool: str, jobs: list[str], store: str | None, *, subtree: bool
 @app.command()
 def reschedule(
     pool: PoolArgument,
-    at: Annotated[str | None, typer.Option("--at", help="New earliest start, such as 2026-12-24T18:00:00+01:00.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="New earliest start, with a time zone, such as 2026-12-24T18:00:00+01:00.")
+    ] = None,
     within: Annotated[str | None, typer.Option("--in", help="New earliest start, from now: such as 30m; 0s means now.")] = None,
     every: AllPendingOption = False,
     job_type: TypeOption = None,
@@ -184,7 +186,7 @@ def reschedule(
     """Give all pending jobs that match the filters another earliest start; with --all, every pending job."""
     if (at is None) == (within is None):
         raise InvalidInput("expected --at or --in, got " + ("neither" if at is None else "both"))
-    delay, moment = None if within is None else parse_age(within, "--in"), None if at is None else _moment(at)
+    delay, moment = None if within is None else parse_age(within, "--in"), None if at is None else parse_start(at, "--at")
     selected = _pending(_filter(None, job_type, group, priority, older_than, newer_than, error, error_group), every=every)
 
     async def change(plane: ControlPlane) -> BulkResult:
@@ -192,14 +194,6 @@ def reschedule(
         return await plane.pool(pool).reschedule_where(selected, run_at, limit=limit, dry_run=dry_run)
 
     _report(with_control_plane(store, change), "rescheduled", as_json=as_json)
-
-
-def _moment(given: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(given)
-    except ValueError as exc:
-        raise InvalidInput(f"expected --at as an ISO time, such as 2026-12-24T18:00:00+01:00, got {given!r}") from exc
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @app.command()

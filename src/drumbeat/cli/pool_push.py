@@ -10,7 +10,7 @@ import typer
 
 from drumbeat.cli.csv_rows import CsvRows
 from drumbeat.cli.job_options import backoff_option, check_after, check_group, given_options, rate_option
-from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
+from drumbeat.cli.options import JsonOption, StoreOption, parse_age, parse_start, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import errors, say, show_json
 from drumbeat.cli.stdin_lines import standard_input
@@ -47,7 +47,9 @@ def push(
     ] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="Higher priorities run first. Default: 0")] = None,
     delay: Annotated[str | None, typer.Option("--delay", help="Delay before the job may run, such as 10m.")] = None,
-    run_at: Annotated[str | None, typer.Option("--at", help="Earliest start time, such as 2026-12-24T18:00:00Z.")] = None,
+    run_at: Annotated[
+        str | None, typer.Option("--at", help="Earliest start, with a time zone, such as 2026-12-24T18:00:00+01:00.")
+    ] = None,
     max_attempts: Annotated[
         int | None, typer.Option("--max-attempts", help="Failures before it is poisoned. Default: 3")
     ] = None,
@@ -92,7 +94,9 @@ def push(
     what = given_options(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key)
     tries = given_options(max_attempts=max_attempts, max_crashes=max_crashes, backoff=backoff_option(backoff, max_backoff))
     when = given_options(
-        delay=delay and parse_age(delay, "--delay"), run_at=run_at, timeout=timeout and parse_age(timeout, "--timeout")
+        delay=delay and parse_age(delay, "--delay"),
+        run_at=run_at and parse_start(run_at, "--at"),
+        timeout=timeout and parse_age(timeout, "--timeout"),
     )
     rate = group_rate and rate_option(group_rate)
     where = given_options(group=group, group_limit=group_limit, group_rate=rate, capability=capability)

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from drumbeat.composition.plane import ControlPlane, open_control_plane
@@ -56,3 +56,17 @@ def parse_age(given: str, option: str) -> timedelta:
     if count > _LONGEST_AGE / unit:
         raise InvalidInput(f"{option}: expected a duration of at most {_LONGEST_AGE.days}d, got {given!r}")
     return count * unit
+
+
+def parse_start(given: str, option: str) -> datetime:
+    """Parse the time given with an option that sets when jobs start, in ISO format with a time zone. Raises InvalidInput."""
+    example = "2026-12-24T18:00:00+01:00"
+    try:
+        found = datetime.fromisoformat(given.strip())
+    except ValueError as exc:
+        raise InvalidInput(f"expected {option} as an ISO time, such as {example}, got {given!r}") from exc
+    if found.tzinfo is None:
+        raise InvalidInput(
+            f"expected {option} with a time zone, such as {example}, got {given!r}; for UTC, write {found.isoformat()}Z"
+        )
+    return found
