@@ -221,7 +221,7 @@ def test_a_limit_is_not_told_as_the_number_of_jobs_that_match(url: str) -> None:
 def test_a_job_that_is_not_there_names_its_pool(url: str, command: str) -> None:
     pushed(url, 1)
 
-    with pytest.raises(NotFound, match="there is no job 'nope'; see: drumbeat pool list p$"):
+    with pytest.raises(NotFound, match=r"there is no job 'nope'; see: drumbeat pool list p$"):
         invoke("pool", *command.split(), store=url)
 
 
