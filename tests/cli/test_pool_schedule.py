@@ -1,5 +1,6 @@
 """drumbeat pool schedule: periodic jobs are added, shown with their next ticks, paused and removed; every mistake is named."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,12 @@ from typing import Any
 import pytest
 
 from cli.given import invoke, ran
+from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound
+from drumbeat.core.pool import PoolId
+from drumbeat.pool.schedules.tick_pusher import TickPusher
+from drumbeat.store import open_store
+from drumbeat.store.interface import PoolChange
 
 TASKS = """
 import drumbeat
@@ -123,3 +129,25 @@ def test_a_worker_records_the_schedules_of_its_modules_tasks(tmp_path: Path, url
     assert (clean["name"], clean["every"], clean["module"]) == ("app_tasks.clean", "PT3600S", "app_tasks")
     assert (report["cron"], report["tz"], report["missed"]) == ("0 3 * * *", "Europe/Berlin", "skip")
     assert report["options"] == {"type": "app_tasks.report"}
+
+
+def test_a_list_names_each_schedule_whose_jobs_are_refused(url: str) -> None:
+    for name in ("a", "b", "c"):
+        said(url, "add", "mail", name, "--every", "1s")
+    asyncio.run(refuse_the_jobs_of(url, "b", "c"))
+
+    shown = " ".join(said(url, "list", "mail").split())
+
+    assert shown.count("unknown option 'colour'") == 2
+    assert "schedule b pushed no job at its last tick" in shown
+    assert "no process" not in shown
+
+
+async def refuse_the_jobs_of(url: str, *names: str) -> None:
+    """Give schedules an option that does not exist, and let a process look after them when they are due."""
+    async with open_store(url) as store:
+        policy = (await store.pools.get(PoolId("mail"))).policy
+        bad = {f"schedule/{name}": {**policy[f"schedule/{name}"], "options": {"colour": "red"}} for name in names}
+        row = await store.pools.change(PoolId("mail"), PoolChange(policy=bad))
+        await asyncio.sleep(1.1)
+        await TickPusher(store, SystemClock(), "me").push_due(row)

@@ -96,8 +96,8 @@ def list_schedules(pool: PoolArgument, store: StoreOption = None, as_json: JsonO
         show_json([_status_json(row) for row in rows])
         return
     show(rows, _SCHEDULE, as_json=False, nothing=f"pool {pool} has no schedules; add one with: drumbeat pool schedule add")
-    if rows and rows[0].problem:
-        say(rows[0].problem, style="yellow")
+    for problem in dict.fromkeys(row.problem for row in rows if row.problem):
+        say(problem, style="yellow")
 
 
 @app.command()

@@ -16,6 +16,7 @@ from drumbeat.core.pool import PoolId, PoolRow
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(days=36_500)  #: bounds of the interval of a schedule
 LATE_AFTER = timedelta(minutes=5)  #: a tick that was not pushed within this time counts as missed
 MOST_CAUGHT_UP = 100  #: most missed ticks of a schedule that are pushed at once; older ones are dropped
+MOST_UNCONFIRMED = 2 * MOST_CAUGHT_UP  #: most ticks of a schedule that are pushed again; older ones are dropped
 LONGEST_NAME = 200
 DEFINITION, PROGRESS = "schedule/", "ticked/"  #: keys in the pool's policy begin with these; the schedule's name follows
 _NEVER_IN_NAMES = frozenset("/\\@")
@@ -79,11 +80,16 @@ class ScheduleProgress:
     since: datetime  #: the ``since`` of the schedule that this belongs to; after a change of the schedule it starts again
     last: datetime  #: the last tick that was pushed or dropped
     unconfirmed: tuple[datetime, ...] = ()  #: ticks that a process was about to push, and did not confirm
-    written_at: datetime  #: when this was written, by the store's clock
+    written_at: datetime  #: when the oldest unconfirmed tick was written down, by the store's clock
+    problem: str | None = None  #: why the jobs of the last ticks were not pushed; None if they were
 
     def to_json(self) -> dict[str, Any]:
         times = {"since": self.since.isoformat(), "last": self.last.isoformat(), "written_at": self.written_at.isoformat()}
-        return {**times, "unconfirmed": [tick.isoformat() for tick in self.unconfirmed]}
+        return {**times, "unconfirmed": [tick.isoformat() for tick in self.unconfirmed], "problem": self.problem}
+
+    def noted_at(self, tick: datetime) -> datetime:
+        """Return the earliest time at which this unconfirmed tick can have been written down, and its job pushed."""
+        return max(tick, self.written_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +218,7 @@ def read_progress(value: Any) -> ScheduleProgress | None:
             last=datetime.fromisoformat(value["last"]),
             unconfirmed=tuple(datetime.fromisoformat(tick) for tick in value["unconfirmed"]),
             written_at=datetime.fromisoformat(value["written_at"]),
+            problem=value.get("problem"),
         )
     except (KeyError, TypeError, ValueError):
         return None

@@ -41,7 +41,7 @@ class ScheduleStatus:
     schedule: JobSchedule
     last: datetime | None  #: the last tick that was pushed or dropped; None: no tick since the schedule was added or changed
     upcoming: tuple[datetime, ...]  #: the next ticks, in UTC; empty while the schedule is paused
-    problem: str | None = None  #: why ticks would not be pushed now; None if a process looks after them
+    problem: str | None = None  #: why ticks would not be pushed now, or why the last one was not; None if all is well
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ class Schedules:
         **options: Any,
     ) -> JobSchedule:
         """Add a schedule that pushes a job with this payload at the times of ``cron`` in the time zone ``tz``, or ``every`` so
-        often. ``options`` are those of ``push``, except job_id and run_at.
+        often. ``options`` are those of ``push``, except job_id, run_at, after and after_any.
 
         With ``exist_ok`` a schedule with this name is changed, from now on; an equal one stays as it is. ``module``: the Python
         module that defines the schedule. Raises AlreadyExists; InvalidInput, also for a schedule that is never due.
@@ -182,10 +182,12 @@ async def _problem(store: Store, pool_id: PoolId, now: datetime) -> str | None:
 
 def _status(pool: PoolRow, name: str, now: datetime, problem: str | None) -> ScheduleStatus:
     schedule = read_schedule(name, pool.policy[DEFINITION + name])
-    settled = last_tick(schedule, read_progress(pool.policy.get(PROGRESS + name)))
+    progress = read_progress(pool.policy.get(PROGRESS + name))
+    settled = last_tick(schedule, progress)
+    own = progress.problem if progress is not None and progress.since == schedule.since else None
     upcoming = () if schedule.paused else tuple(islice(schedule.ticks_after(max(settled, now)), SHOWN))
     last = None if settled == schedule.since else settled
-    return ScheduleStatus(pool_id=pool.pool_id, schedule=schedule, last=last, upcoming=upcoming, problem=problem)
+    return ScheduleStatus(pool_id=pool.pool_id, schedule=schedule, last=last, upcoming=upcoming, problem=problem or own)
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,6 +195,9 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("job_id", "run_at"):
         if options.get(name) is not None:
             raise InvalidInput(f"expected no {name}: a schedule gives each job its own; got {short_repr(options[name])}")
+    for name in ("after", "after_any"):
+        if options.get(name):
+            raise InvalidInput(f"expected no {name}: a schedule's jobs wait for no other job; got {short_repr(options[name])}")
     given = {name: value for name, value in options.items() if value is not None}
     job = new_job(None, **given)
     return {name: msgspec.to_builtins(getattr(job, name)) for name in given}

@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import DrumbeatError, Fenced, InvalidInput, InvalidSettings, StoreError
+from drumbeat.core.errors import (
+    AlreadyExists,
+    DrumbeatError,
+    Fenced,
+    InvalidInput,
+    InvalidSettings,
+    LargeUnavailable,
+    NotFound,
+    Refused,
+    StoreError,
+)
 from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
@@ -22,6 +32,7 @@ from drumbeat.pool.job_options import new_job
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.schedules.model import (
     DEFINITION,
+    MOST_UNCONFIRMED,
     PROGRESS,
     JobSchedule,
     ScheduleProgress,
@@ -41,14 +52,16 @@ POLL_EVERY = timedelta(seconds=15)  #: the longest sleep between two reads of a 
 LOOKED_FOR = timedelta(seconds=60)  #: the note that a process has read the schedules is valid this long
 _HELD = timedelta(seconds=15)  #: how long the lease lasts; a killed process delays its ticks by this long
 _TRUSTED = timedelta(seconds=10)  #: after this time with the lease no job is pushed, since another process might soon do so
+_REFUSALS = (InvalidInput, NotFound, AlreadyExists, Refused, LargeUnavailable)  #: errors of a push that one job can cause
+_LONGEST_PROBLEM = 500  #: characters of an error that are stored with the schedule
 _SHORTEST_WAIT, _SPREAD = timedelta(milliseconds=20), 0.1  #: seconds over which processes that wait for one tick are spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """The jobs to push for the ticks that are due, and the new progress of their schedules."""
+    """The jobs to push for the ticks that are due, and the new progress of their schedules, both by schedule."""
 
-    jobs: tuple[NewJob, ...]
+    jobs: Mapping[str, Sequence[NewJob]]
     progress: Mapping[str, ScheduleProgress]
     orphans: tuple[str, ...]  #: keys of the policy that belong to removed schedules
 
@@ -142,20 +155,44 @@ class TickPusher:
             return
         plugins = self._plugins() if batch.jobs else NO_PLUGINS
         await self._write(pool_id, lease, batch.progress, batch.orphans)
+        if settled := await self._push_jobs(pool_id, batch, plugins, trusted_until):
+            await self._write(pool_id, lease, settled)
 
-        async def send(jobs: Sequence[NewJob]) -> Sequence[JobId]:
+    async def _push_jobs(
+        self, pool_id: PoolId, batch: _Batch, plugins: PoolPlugins, trusted_until: timedelta
+    ) -> dict[str, ScheduleProgress]:
+        """Push the jobs of a batch. Returns the new progress of the schedules whose jobs were pushed or refused.
+
+        All jobs go in one push. If it is refused, it is halved until it is known which schedules are refused.
+        """
+
+        def check_trusted() -> None:
             if self._clock.elapsed() >= trusted_until:
                 raise _TooLate("the lease is no longer trusted; the next look pushes the jobs")
+
+        async def send(jobs: Sequence[NewJob]) -> Sequence[JobId]:
+            check_trusted()
             return await self._store.queue.push(pool_id, jobs)
 
-        if batch.jobs:
+        settled, groups = dict[str, ScheduleProgress](), [tuple(batch.jobs)] if batch.jobs else []
+        while groups:
+            names = groups.pop()
             try:
-                await plugins.push(pool_id, batch.jobs, send)
+                check_trusted()
+                await plugins.push(pool_id, [job for name in names for job in batch.jobs[name]], send)
             except _TooLate:
                 log.warning("the due jobs of schedules of %s were not pushed in time; the next look pushes them", pool_id)
-                return
-            confirmed = {name: replace(each, unconfirmed=()) for name, each in batch.progress.items()}
-            await self._write(pool_id, lease, confirmed)
+                break
+            except InvalidSettings:
+                raise  # of this process, not of a schedule
+            except _REFUSALS as exc:
+                if len(names) == 1:
+                    settled[names[0]] = _refused(pool_id, names[0], batch.progress[names[0]], exc)
+                else:
+                    groups += [names[len(names) // 2 :], names[: len(names) // 2]]
+            else:
+                settled |= {name: replace(batch.progress[name], unconfirmed=()) for name in names}
+        return settled
 
     async def _write(
         self, pool_id: PoolId, lease: Lease, progress: Mapping[str, ScheduleProgress], orphans: tuple[str, ...] = ()
@@ -165,36 +202,26 @@ class TickPusher:
 
     async def _batch(self, pool: PoolRow, now: datetime) -> _Batch:
         """Return what is to push now: the ticks that are due, and the unconfirmed ones of a process that died."""
-        jobs, progress = list[NewJob](), dict[str, ScheduleProgress]()
+        jobs, progress = dict[str, Sequence[NewJob]](), dict[str, ScheduleProgress]()
         schedules = read_schedules(pool)
         for name, schedule in schedules.items():
-            ticks, last = await self._ticks(pool, schedule, now)
+            before = read_progress(pool.policy.get(PROGRESS + name))
+            again = await self._again(pool, name, before, now)
+            ticks, last = _ticks(pool, schedule, before, again, now)
             if last is None:
                 continue
+            written_at = before.written_at if before is not None and again else now
+            noted = ScheduleProgress(since=schedule.since, last=last, unconfirmed=ticks, written_at=written_at)
             try:
-                jobs += [_job(pool.pool_id, schedule, tick) for tick in ticks]
+                built = [_job(pool.pool_id, schedule, tick) for tick in ticks]
             except InvalidInput as exc:
-                log.error("schedule %s of pool %s pushes no jobs: %s; add it again with --update", name, pool.pool_id, exc)
-                ticks = ()
-            progress[name] = ScheduleProgress(since=schedule.since, last=last, unconfirmed=ticks, written_at=now)
+                noted = _refused(pool.pool_id, name, noted, exc)
+            else:
+                jobs |= {name: built} if built else {}
+            progress[name] = noted
         named = set(schedule_names(pool))
         orphans = [key for key in pool.policy if key.startswith(PROGRESS) and key.removeprefix(PROGRESS) not in named]
-        return _Batch(jobs=tuple(jobs), progress=progress, orphans=tuple(orphans))
-
-    async def _ticks(self, pool: PoolRow, schedule: JobSchedule, now: datetime) -> tuple[tuple[datetime, ...], datetime | None]:
-        """Return the ticks of a schedule to push, and its new last tick; None if nothing changes."""
-        progress = read_progress(pool.policy.get(PROGRESS + schedule.name))
-        again = await self._again(pool, schedule.name, progress, now)
-        last = last_tick(schedule, progress)
-        due = None if schedule.paused else due_ticks(schedule, last, now)
-        if due is None:
-            return again, last if progress is not None and progress.unconfirmed else None
-        if due.dropped:
-            log.warning(
-                "schedule %s of pool %s has missed ticks after %s; its policy for them is %s, so jobs to push now: %d",
-                *(schedule.name, pool.pool_id, last, schedule.missed, len(due.pushed)),
-            )
-        return (*again, *(tick for tick in due.pushed if tick not in again)), due.last
+        return _Batch(jobs=jobs, progress=progress, orphans=tuple(orphans))
 
     async def _again(self, pool: PoolRow, name: str, progress: ScheduleProgress | None, now: datetime) -> tuple[datetime, ...]:
         """Return the ticks of a schedule to push again, because a process died before it confirmed them.
@@ -204,14 +231,14 @@ class TickPusher:
         if progress is None or not progress.unconfirmed:
             return ()
         kept_for = await self._kept_for(pool)
-        if kept_for is not None and now - progress.written_at >= kept_for:
+        again = [tick for tick in progress.unconfirmed if kept_for is None or now - progress.noted_at(tick) < kept_for]
+        if given_up := [tick.isoformat() for tick in progress.unconfirmed if tick not in again]:
             log.warning(
                 "schedule %s of pool %s: a process died while it pushed the ticks %s, longer ago than jobs are kept; they are "
                 "not pushed again, because their jobs may be done and deleted",
-                *(name, pool.pool_id, ", ".join(tick.isoformat() for tick in progress.unconfirmed)),
+                *(name, pool.pool_id, ", ".join(given_up)),
             )
-            return ()
-        return progress.unconfirmed
+        return tuple(again)
 
     async def _kept_for(self, pool: PoolRow) -> timedelta | None:
         """Return how long the pool keeps ended jobs, at least; None: forever."""
@@ -244,6 +271,46 @@ def _is_due(pool: PoolRow, schedule: JobSchedule, now: datetime) -> bool:
     if progress is not None and progress.unconfirmed:
         return True
     return not schedule.paused and next(schedule.ticks_after(last_tick(schedule, progress))) <= now
+
+
+def _ticks(
+    pool: PoolRow, schedule: JobSchedule, progress: ScheduleProgress | None, again: tuple[datetime, ...], now: datetime
+) -> tuple[tuple[datetime, ...], datetime | None]:
+    """Return the ticks of a schedule to push, and its new last tick; None if nothing changes."""
+    last = last_tick(schedule, progress)
+    due = None if schedule.paused else due_ticks(schedule, last, now)
+    if due is None:
+        return again, last if progress is not None and progress.unconfirmed else None
+    if due.dropped:
+        log.warning(
+            "schedule %s of pool %s has missed ticks after %s; its policy for them is %s, so jobs to push now: %d",
+            *(schedule.name, pool.pool_id, last, schedule.missed, len(due.pushed)),
+        )
+    ticks = (*again, *(tick for tick in due.pushed if tick not in again))
+    if len(ticks) > MOST_UNCONFIRMED:
+        log.warning(
+            "schedule %s of pool %s could not push the jobs of more than %d ticks; the oldest are dropped: %s",
+            *(schedule.name, pool.pool_id, MOST_UNCONFIRMED, ", ".join(map(str, ticks[:-MOST_UNCONFIRMED]))),
+        )
+    return ticks[-MOST_UNCONFIRMED:], due.last
+
+
+def _refused(pool_id: PoolId, name: str, progress: ScheduleProgress, error: DrumbeatError) -> ScheduleProgress:
+    """Return the progress of a schedule whose jobs were refused: its ticks are dropped, unless pushing them again may help."""
+    ticks = ", ".join(tick.isoformat() for tick in progress.unconfirmed)
+    if isinstance(error, LargeUnavailable):
+        log.warning(
+            "schedule %s of pool %s pushed no job for the ticks %s: %s; the next look retries", name, pool_id, ticks, error
+        )
+        return replace(progress, problem=_problem(name, error, "the next look at the schedules retries"))
+    log.error(
+        "schedule %s of pool %s pushed no job for the ticks %s: %s; add it again with --update", name, pool_id, ticks, error
+    )
+    return replace(progress, unconfirmed=(), problem=_problem(name, error, "add the schedule again with --update"))
+
+
+def _problem(name: str, error: DrumbeatError, remedy: str) -> str:
+    return f"schedule {name} pushed no job at its last tick: {str(error)[:_LONGEST_PROBLEM]}; {remedy}"
 
 
 def _job(pool_id: PoolId, schedule: JobSchedule, tick: datetime) -> NewJob:

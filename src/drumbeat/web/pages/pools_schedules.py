@@ -28,12 +28,12 @@ def _ticks(row: ScheduleStatus) -> str:
 
 
 class SchedulePanel:
-    """The table of a pool's schedules, and a message if no process pushes their jobs."""
+    """The table of a pool's schedules, and a message for each reason why their jobs are not pushed."""
 
     def __init__(self, app: AppState, pool_id: PoolId) -> None:
         self._app, self._schedules = app, app.plane.pool(pool_id).schedules
         heading("Schedules", 2)
-        self._problem = ui.label("").props("role=status").classes("text-warning")
+        self._problem = ui.label("").props("role=status").classes("text-warning whitespace-pre-line")
         none = ui.label("No schedules. Add one with: drumbeat pool schedule add").classes("faint")
         actions = {"Pause": self._pause, "Resume": self._resume, "Remove": self._remove}
         table = PageTable("Schedules", _SCHEDULES, key=lambda row: row.name, actions=actions)
@@ -44,9 +44,9 @@ class SchedulePanel:
         self._show(await self._schedules.list())
 
     def _show(self, rows: Sequence[ScheduleStatus]) -> None:
-        problem = next((row.problem for row in rows if row.problem and not row.schedule.paused), None)
-        self._problem.set_text(problem or "")
-        self._problem.set_visibility(problem is not None)
+        problems = dict.fromkeys(row.problem for row in rows if row.problem and not row.schedule.paused)
+        self._problem.set_text("\n".join(problems))
+        self._problem.set_visibility(bool(problems))
         self._table.show(rows)
 
     async def _pause(self, name: str) -> None:
