@@ -1,5 +1,6 @@
 """A schedule and its ticks, the times at which it pushes a job. Pure: the time is an argument."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ LONGEST_NAME = 200
 DEFINITION, PROGRESS = "schedule/", "ticked/"  #: keys in the pool's policy begin with these; the schedule's name follows
 _NEVER_IN_NAMES = frozenset("/\\@")
 _WINDOWS = tuple(timedelta(hours=hours) for hours in (2, 48, 24 * 60, 24 * 366, 24 * 366 * 9))
+_LARGEST_FLOAT = sys.float_info.max
 _TICK = "%Y%m%dT%H%M%S"
 
 
@@ -64,7 +66,10 @@ class JobSchedule:
 
     def is_same_as(self, other: "JobSchedule") -> bool:
         """Whether both push the same jobs at the same times. Pauses and the times of changes do not count."""
-        return replace(self, paused=other.paused, since=other.since, anchor=other.anchor) == other
+        same = replace(
+            other, paused=self.paused, since=self.since, anchor=self.anchor, payload=self.payload, options=self.options
+        )
+        return self == same and _is_same_json([self.payload, self.options], [other.payload, other.options])
 
     def to_json(self) -> dict[str, Any]:
         every = None if self.every is None else self.every.total_seconds()
@@ -178,6 +183,22 @@ def due_ticks(schedule: JobSchedule, last: datetime, now: datetime) -> DueTicks 
 def last_tick(schedule: JobSchedule, progress: ScheduleProgress | None) -> datetime:
     """Return the time up to which the ticks of a schedule are settled: pushed, dropped, or before its last change."""
     return progress.last if progress is not None and progress.since == schedule.since else schedule.since
+
+
+def _is_same_json(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal. Unlike in Python, 1 is not true; a number is equal if a store wrote it differently:
+    PostgreSQL returns 1e300 as a whole number."""
+    match one, other:
+        case (bool(), _) | (_, bool()):
+            return one is other
+        case dict(), dict():
+            return one.keys() == other.keys() and all(_is_same_json(value, other[name]) for name, value in one.items())
+        case list(), list():
+            return len(one) == len(other) and all(map(_is_same_json, one, other))
+        case (float(), int()) | (int(), float()):
+            return abs(one) <= _LARGEST_FLOAT and abs(other) <= _LARGEST_FLOAT and float(one) == float(other)
+        case _:
+            return bool(one == other)
 
 
 def read_missed(value: Any) -> MissedTicks:

@@ -1,5 +1,6 @@
 """Adds, lists, pauses, resumes and removes the schedules of a pool."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -30,6 +31,7 @@ from drumbeat.store.interface import PoolChange, Store
 
 MOST_SCHEDULES = 500  #: per pool
 MOST_BYTES = 64 * 1024  #: largest payload of a schedule: all schedules of a pool are stored in its row
+_NO_PARENTS = ("after", "after_any")  #: options of a push that a schedule's jobs cannot have
 SHOWN = 5  #: how many of the next ticks are shown
 
 
@@ -94,8 +96,8 @@ class Schedules:
             every=None if every is None else check_duration("every", every),
             tz=None if tz is None else check_text("tz", tz),
             missed=read_missed(missed),
-            payload=new_job(payload, MOST_BYTES).payload,
-            options=_options(options),
+            payload=_as_stored(new_job(payload, MOST_BYTES).payload),
+            options=_as_stored(_options(options)),
             module=module,
             since=now,
             anchor=now.replace(microsecond=0),
@@ -191,13 +193,18 @@ def _status(pool: PoolRow, name: str, now: datetime, problem: str | None) -> Sch
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the options of a schedule's job, and return them as JSON. Raises InvalidInput."""
+    """Check the options of a schedule's job, and return them without objects. Raises InvalidInput."""
     for name in ("job_id", "run_at"):
         if options.get(name) is not None:
             raise InvalidInput(f"expected no {name}: a schedule gives each job its own; got {short_repr(options[name])}")
-    for name in ("after", "after_any"):
+    for name in _NO_PARENTS:
         if options.get(name):
             raise InvalidInput(f"expected no {name}: a schedule's jobs wait for no other job; got {short_repr(options[name])}")
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None and name not in _NO_PARENTS}
     job = new_job(None, **given)
     return {name: msgspec.to_builtins(getattr(job, name)) for name in given}
+
+
+def _as_stored(value: Any) -> Any:
+    """Return a value as a store returns it, so that it can be compared with a stored one: tuples as lists, keys as text."""
+    return json.loads(json.dumps(value))
