@@ -1,7 +1,7 @@
 """Adds, lists, pauses, resumes and removes the schedules of a pool."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound, Refused
+from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound, Refused, StaleWrite
 from drumbeat.core.plain import short_repr, time_span
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.pool.job_options import new_job
@@ -25,7 +25,7 @@ from drumbeat.pool.schedules.model import (
     read_schedule,
     schedule_names,
 )
-from drumbeat.pool.schedules.tick_pusher import LOOKED_FOR, POLL_EVERY, looked_lease
+from drumbeat.pool.schedules.tick_pusher import LOOKED_FOR, POLL_EVERY, looked_lease, read_schedules
 from drumbeat.pool.validation import check_duration, check_text
 from drumbeat.store.interface import PoolChange, Store
 
@@ -103,20 +103,28 @@ class Schedules:
             anchor=now.replace(microsecond=0),
         )
         check_schedule(given)
-        return await self._save(await self._create(), given, exist_ok=exist_ok)
+        while True:
+            pool = await self._create()
+            old, new = self._merged(pool, given, exist_ok=exist_ok)
+            if new is old or await self._replace(pool, new):
+                return new
 
-    async def _save(self, pool: PoolRow, given: JobSchedule, *, exist_ok: bool) -> JobSchedule:
+    def _merged(self, pool: PoolRow, given: JobSchedule, *, exist_ok: bool) -> tuple[JobSchedule | None, JobSchedule]:
+        """Return the schedule with this name, and what to write instead: the same if nothing changes."""
         names = schedule_names(pool)
         if given.name in names:
             if not exist_ok:
                 raise AlreadyExists(f"pool {self._pool_id!r} already has a schedule {given.name!r}; change it with --update")
-            old = read_schedule(given.name, pool.policy[DEFINITION + given.name])
+            try:
+                old = read_schedule(given.name, pool.policy[DEFINITION + given.name])
+            except InvalidSettings:
+                return None, given
             if old.is_same_as(given):
-                return old
-            given = replace(given, paused=old.paused, anchor=old.anchor if old.every == given.every else given.anchor)
-        elif len(names) >= MOST_SCHEDULES:
+                return old, old
+            return old, replace(given, paused=old.paused, anchor=old.anchor if old.every == given.every else given.anchor)
+        if len(names) >= MOST_SCHEDULES:
             raise Refused(f"pool {self._pool_id!r} has {len(names)} schedules, the most that a pool can have; use another pool")
-        return await self._write(given)
+        return None, given
 
     async def list(self) -> Sequence[ScheduleStatus]:
         """Return the pool's schedules by name, with their next ticks. Raises NotFound for a pool that does not exist."""
@@ -131,43 +139,76 @@ class Schedules:
 
     async def pause(self, name: str) -> JobSchedule:
         """Pause a schedule: it pushes nothing until it is resumed. Raises NotFound."""
-        return await self._write(replace((await self.get(name)).schedule, paused=True))
+        return await self._edit(name, lambda found: replace(found, paused=True))
 
     async def resume(self, name: str) -> JobSchedule:
         """Resume a paused schedule. Ticks that passed during the pause are missed ticks. Raises NotFound."""
-        found = (await self.get(name)).schedule
-        if not found.paused:
-            return found
-        is_dropped = found.missed is MissedTicks.SKIP
-        return await self._write(replace(found, paused=False, since=await self._store.now() if is_dropped else found.since))
+        now = await self._store.now()
+
+        def resumed(found: JobSchedule) -> JobSchedule:
+            is_dropped = found.paused and found.missed is MissedTicks.SKIP
+            return replace(found, paused=False, since=max(now, found.since) if is_dropped else found.since)
+
+        return await self._edit(name, resumed)
 
     async def remove(self, name: str) -> None:
         """Remove a schedule. Jobs that it has pushed stay. Raises NotFound."""
-        await self.get(name)
-        await self._store.pools.change(self._pool_id, PoolChange(dropped=(DEFINITION + name, PROGRESS + name)))
+        _check_exists(await self._pool(), name)
+        await self._store.pools.change(self._pool_id, PoolChange(dropped=_keys([name])))
 
     async def remove_undefined(self, module: str, defined: Sequence[str]) -> Sequence[str]:
         """Remove the schedules that this Python module once defined and defines no more. Returns their names."""
-        gone = [each.name for each in await self.list() if each.schedule.module == module and each.name not in defined]
-        for name in gone:
-            await self.remove(name)
-        return gone
+        while True:
+            pool = await self._pool()
+            found = read_schedules(pool)
+            gone = [name for name, schedule in found.items() if schedule.module == module and name not in defined]
+            if not gone or await self._change(pool, gone, PoolChange(dropped=_keys(gone))):
+                return gone
+
+    async def _edit(self, name: str, edit: Callable[[JobSchedule], JobSchedule]) -> JobSchedule:
+        """Change a schedule, also if another process changes it at the same time. Raises NotFound, also if it was removed."""
+        while True:
+            pool = await self._pool()
+            _check_exists(pool, name)
+            old = read_schedule(name, pool.policy[DEFINITION + name])
+            new = edit(old)
+            if new == old or await self._replace(pool, new):
+                return new
+
+    async def _replace(self, pool: PoolRow, new: JobSchedule) -> bool:
+        """Write a schedule. Returns False if another process has changed, added or removed it since the pool was read."""
+        return await self._change(pool, [new.name], PoolChange(policy={DEFINITION + new.name: new.to_json()}))
+
+    async def _change(self, pool: PoolRow, names: Iterable[str], change: PoolChange) -> bool:
+        """Change these schedules. Returns False, and changes none, if one of them is no longer as it was read."""
+        expected = {DEFINITION + name: pool.policy.get(DEFINITION + name) for name in names}
+        try:
+            await self._store.pools.change(self._pool_id, replace(change, expected=expected))
+        except StaleWrite:
+            return False
+        return True
 
     async def _pool(self) -> PoolRow:
         return await self._store.pools.get(self._pool_id)
 
-    async def _write(self, schedule: JobSchedule) -> JobSchedule:
-        await self._store.pools.change(self._pool_id, PoolChange(policy={DEFINITION + schedule.name: schedule.to_json()}))
-        return schedule
-
 
 async def schedule_status(store: Store, pool: PoolRow, name: str) -> ScheduleStatus:
     """Return one schedule of a pool with its next ticks. Raises NotFound, InvalidSettings."""
+    _check_exists(pool, name)
+    now = await store.now()
+    return _status(pool, name, now, await _problem(store, pool.pool_id, now))
+
+
+def _check_exists(pool: PoolRow, name: str) -> None:
+    """Raise NotFound unless the pool has a schedule with this name."""
     names = schedule_names(pool)
     if name not in names:
         raise NotFound(f"pool {pool.pool_id!r} has no schedule {name!r}; it has: {', '.join(names) or 'none'}")
-    now = await store.now()
-    return _status(pool, name, now, await _problem(store, pool.pool_id, now))
+
+
+def _keys(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys of the policy that belong to these schedules."""
+    return tuple(prefix + name for name in names for prefix in (DEFINITION, PROGRESS))
 
 
 async def _problem(store: Store, pool_id: PoolId, now: datetime) -> str | None:

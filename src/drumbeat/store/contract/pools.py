@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.beat import NewBeat
-from drumbeat.core.errors import AlreadyExists, Fenced, NotFound, Refused
+from drumbeat.core.errors import AlreadyExists, Fenced, NotFound, Refused, StaleWrite
 from drumbeat.core.event import start
 from drumbeat.core.lease import Lease
 from drumbeat.core.log import NewLog
@@ -124,6 +124,38 @@ class PoolsContract(Given):
         found = await store.pools.get(pool.pool_id)
         assert found.policy == {**pool.policy, **{f"key {n}": n for n in range(12)}}
         assert (found.paused_until, found.thresholds) == (pause, PRESETS[PoolKind.JOBS])
+
+    async def test_a_change_is_refused_if_the_policy_is_not_as_expected(self, store: Store, pool: PoolRow) -> None:
+        was = {"s": {"a": [1, 2.5, None]}, "t": 1}
+        found = await store.pools.change(pool.pool_id, PoolChange(policy=was))
+        pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
+
+        for expected in ({"s": {"a": [1, 2.5]}}, {"s": None}, {"t": 1, "new": 1}):
+            with pytest.raises(StaleWrite, match=pool.pool_id):
+                await store.pools.change(pool.pool_id, PoolChange(policy={"s": 0}, dropped=["t"], expected=expected))
+            with pytest.raises(StaleWrite, match=pool.pool_id):
+                await store.pools.change(pool.pool_id, PoolChange(paused_until=pause, expected=expected))
+        assert await store.pools.get(pool.pool_id) == found
+
+        changed = await store.pools.change(pool.pool_id, PoolChange(policy={"s": 0}, expected={**was, "new": None}))
+
+        assert changed.policy == {**pool.policy, "s": 0, "t": 1}
+
+    async def test_changes_at_once_that_expect_what_they_read_are_all_kept(self, store: Store, pool: PoolRow) -> None:
+        async def count() -> int:
+            tries = 0
+            while True:
+                tries += 1
+                was = (await store.pools.get(pool.pool_id)).policy.get("n")
+                try:
+                    await store.pools.change(pool.pool_id, PoolChange(policy={"n": (was or 0) + 1}, expected={"n": was}))
+                    return tries
+                except StaleWrite:
+                    await asyncio.sleep(0)
+
+        await asyncio.gather(*(count() for _ in range(6)))
+
+        assert (await store.pools.get(pool.pool_id)).policy["n"] == 6
 
     async def test_an_unknown_pool_is_not_changed(self, store: Store) -> None:
         with pytest.raises(NotFound):

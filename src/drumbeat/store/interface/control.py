@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from drumbeat.core.errors import StaleWrite
 from drumbeat.core.event import Event, NewEvent, WorkerTarget
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
@@ -25,16 +26,22 @@ class PoolChange:
     thresholds: Thresholds | None = None
     paused_until: datetime | None = None
     resumed: bool = False  #: end the pause
+    expected: Mapping[str, Any] = field(
+        default_factory=dict
+    )  #: values that the policy must still have; None: it has no such key
 
-    def policy_of(self, policy: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the policy with this change applied."""
+    def policy_of(self, pool_id: PoolId, policy: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the policy of a pool with this change applied. Raises StaleWrite if it is not as expected."""
+        for name, value in self.expected.items():
+            if policy.get(name) != value:
+                raise StaleWrite(f"the setting {name!r} of pool {pool_id!r} was changed meanwhile; read the pool again")
         return {**{name: value for name, value in policy.items() if name not in self.dropped}, **self.policy}
 
     def of(self, pool: PoolRow) -> PoolRow:
-        """Return the pool with this change applied."""
+        """Return the pool with this change applied. Raises StaleWrite if its policy is not as expected."""
         return replace(
             pool,
-            policy=self.policy_of(pool.policy),
+            policy=self.policy_of(pool.pool_id, pool.policy),
             thresholds=self.thresholds or pool.thresholds,
             paused_until=None if self.resumed else self.paused_until or pool.paused_until,
         )
@@ -58,7 +65,8 @@ class Pools(Protocol):
         ...
 
     async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
-        """Change only these fields of a pool, so that concurrent changes of other fields are kept. Raises NotFound."""
+        """Change only these fields of a pool, so that concurrent changes of other fields are kept. Raises NotFound; StaleWrite
+        if the policy is not as the change expects, and then changes nothing."""
         ...
 
     async def delete(self, pool_id: PoolId) -> None:

@@ -71,9 +71,11 @@ def _limits(thresholds: Thresholds) -> bytes:
 
 
 def change_words(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, ...]:
-    """Return the script's arguments for a change of a pool: thresholds, pause and policy; None for what does not change."""
-    old = fields(flat)["policy"]
-    policies = (old, dump(change.policy_of(load(old)))) if change.policy or change.dropped else (None, None)
+    """Return the script's arguments for a change of a pool: thresholds, pause and policy; None for what does not change.
+    Raises StaleWrite if the policy is not as the change expects; if that is true only later, the script changes nothing."""
+    row = fields(flat)
+    new = dump(change.policy_of(PoolId(row["pool_id"]), load(row["policy"])))
+    policies = (row["policy"], new) if change.policy or change.dropped or change.expected else (None, None)
     thresholds = None if change.thresholds is None else _limits(change.thresholds)
     return thresholds, int(change.resumed), at_us(change.paused_until), *policies
 
