@@ -1,7 +1,7 @@
 """Cron expressions: read as every cron reads them, and due when they should be, whatever the clocks do."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,6 +11,7 @@ from drumbeat.core.cron import CronSchedule, moments_after, next_after, parse_sc
 from drumbeat.core.errors import InvalidSettings
 
 VIENNA, NEW_YORK, LORD_HOWE = ZoneInfo("Europe/Vienna"), ZoneInfo("America/New_York"), ZoneInfo("Australia/Lord_Howe")
+APIA = ZoneInfo("Pacific/Apia")  #: 30 December 2011 does not exist there
 GREENWICH = ZoneInfo("UTC")
 
 
@@ -66,13 +67,30 @@ def test_the_next_moment(expression: str, after: str, expected: str) -> None:
         (VIENNA, "0 9 * * *", "2026-03-28 12:00", ["2026-03-29 07:00", "2026-03-30 07:00"]),
         (NEW_YORK, "30 1 * * *", "2026-11-01 00:00", ["2026-11-01 05:30", "2026-11-02 06:30"]),
         (LORD_HOWE, "*/15 * * * *", "2026-04-04 14:30", ["2026-04-04 14:45", "2026-04-04 15:00", "2026-04-04 15:15"]),
+        (APIA, "15 */2 * * *", "2011-12-30 08:15", ["2011-12-30 10:00", "2011-12-30 10:15", "2011-12-30 12:15"]),
+        (APIA, "0 9 * * fri", "2011-12-24 00:00", ["2011-12-30 10:00", "2012-01-05 19:00"]),
     ],
-    ids=["missing hour", "missing hour, often", "hour twice", "hour twice, often", "across", "new york", "half an hour"],
+    ids=[
+        *("missing hour", "missing hour, often", "hour twice", "hour twice, often", "across", "new york", "half an hour"),
+        *("missing day", "missing day, once a week"),
+    ],
 )
 def test_when_clocks_are_set_nothing_is_left_out_and_nothing_comes_twice(
     where: ZoneInfo, expression: str, after: str, expected: list[str]
 ) -> None:
     assert due(expression, after, len(expected), where) == expected
+
+
+@pytest.mark.parametrize("expression", ["15 */2 * * *", "0 1-3 * * *", "*/20 * * * *", "*/10 0-4 * * 5"])
+@pytest.mark.parametrize("where", [APIA, VIENNA, LORD_HOWE], ids=str)
+def test_every_moment_comes_once_and_in_order(expression: str, where: ZoneInfo) -> None:
+    begin = datetime(2011, 12, 20, tzinfo=UTC)
+
+    found = [
+        *takewhile(lambda each: each < begin + timedelta(days=120), moments_after(parse_schedule(expression), begin, where))
+    ]
+
+    assert found == sorted(set(found))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ _MACROS: Mapping[str, str] = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_LARGEST_CHANGE = timedelta(hours=3)  #: clocks are never set forward or back by more
+_LARGEST_CHANGE = timedelta(hours=3)  #: clocks are never set forward or back by more, except over a whole day
 _MAX_DAYS = 366 * 9  #: how many days to search: 29 February may be eight years away, around a turn of the century
 
 
@@ -138,7 +138,8 @@ def moments_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> 
             ready = sorted(each for each in waiting if each < edge)
             waiting.difference_update(ready)
             yield from ready
-            idle = 0 if ready else idle
+            if ready:  # where a whole day does not exist, its later hours lead to the same moment again
+                moment, idle = ready[-1], 0
             if schedule.on(day) and datetime.combine(day, time(hour)) >= begin:
                 waiting.update([each for each in _moments(schedule, day, hour, where) if each > moment])
         day += timedelta(days=1)
