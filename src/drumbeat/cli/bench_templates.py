@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.syntax import Syntax
 
+from drumbeat.cli.interrupt import interruptible
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, console, say, show, show_json, to_json
 from drumbeat.composition.offline import template_schema
@@ -44,7 +45,8 @@ _TEMPLATE: Columns = {
 def read_document(file: str) -> str:
     """Read the text of a file, or of standard input for ``-``. Raises InvalidInput."""
     if file == "-":
-        return sys.stdin.read()
+        with interruptible():
+            return sys.stdin.read()
     try:
         return Path(file).read_text(encoding="utf-8")
     except OSError as exc:

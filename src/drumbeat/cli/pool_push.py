@@ -1,5 +1,6 @@
 """drumbeat pool push and import: push one job, JSON lines, or a file of jobs."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from drumbeat.cli.csv_rows import CsvRows
+from drumbeat.cli.interrupt import interruptible_items
 from drumbeat.cli.job_options import backoff_option, check_after, check_group, given_options, rate_option
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, parse_start, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
@@ -192,6 +194,10 @@ def _push_lines(
             if pusher.count:
                 errors.print(f"the {pusher.count} jobs up to line {pusher.last} were pushed")
             raise
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            if not single:
+                errors.print(f"interrupted: {pusher.progress()}")
+            raise
         finally:
             await pusher.wake()
         if failed is not None:
@@ -215,6 +221,7 @@ class _BatchPusher:
         self._waiting: list[tuple[int, NewJob]] = []
         self._bytes = 0
         self._woken = 0  #: number of pushed jobs when workers were last woken
+        self._unsure: int | None = None  #: number of the last line of the batch that is being pushed
         self.last = 0  #: number of the last pushed line
         self.count = 0
         self.ids: list[JobId] = []
@@ -223,7 +230,7 @@ class _BatchPusher:
         self, lines: Iterable[Line], read: Callable[[Any], NewJob], advance: Advance, *, single: bool
     ) -> InvalidInput | None:
         """Push every line up to the first invalid one. Returns that line's error, which names the line unless ``single``."""
-        for number, line in lines:
+        async for number, line in interruptible_items(lines):
             if line is None:
                 await self._flush()
                 await self.wake()
@@ -241,6 +248,12 @@ class _BatchPusher:
         await self._flush()
         return None
 
+    def progress(self) -> str:
+        """Return how many jobs were pushed, and up to which line of the input."""
+        sure = [f"the {self.count} jobs up to line {self.last} were pushed"] if self.count else []
+        unsure = [f"the jobs up to line {self._unsure} may have been pushed"] if self._unsure is not None else []
+        return "; ".join((*sure, *unsure)) or "nothing was pushed"
+
     async def wake(self) -> None:
         """Wake workers if jobs were pushed since the last call."""
         if self.count > self._woken:
@@ -249,7 +262,9 @@ class _BatchPusher:
 
     async def _flush(self) -> None:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
+        self._unsure = waiting[-1][0] if waiting else None
         ids = await self._handle.push_jobs([job for _, job in waiting])
+        self._unsure = None
         self.count, self.last = self.count + len(ids), waiting[-1][0] if waiting else self.last
         if self._keep_ids:
             self.ids.extend(ids)
