@@ -1,6 +1,7 @@
 """The public API, with a loop and without: what users write is what runs here."""
 
 import asyncio
+import gc
 import json
 import re
 import signal
@@ -294,6 +295,37 @@ def test_after_its_end_the_blocking_front_says_so(url: str) -> None:
 
     with pytest.raises(InvalidInput, match="this connection is closed; connect again"):
         papers.push(1)
+
+
+def test_a_blocking_connection_that_nobody_holds_is_closed_without_a_word(tmp_path: Path) -> None:
+    program = f"""
+import drumbeat, gc, threading, time
+
+def push():
+    return drumbeat.connect_blocking("sqlite:///{tmp_path}/jobs.db").pool("papers").push(1)
+
+push()
+push()
+gc.collect()
+for _ in range(1000):
+    if threading.active_count() == 1:
+        break
+    time.sleep(0.01)
+print([thread.name for thread in threading.enumerate()])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert (done.stdout, done.stderr) == ("['MainThread']\n", "")
+
+
+def test_a_pool_keeps_its_blocking_connection_open(url: str) -> None:
+    papers = drumbeat.connect_blocking(url).pool("papers")
+    gc.collect()
+    papers.push(1)
+
+    assert papers.size() == 1
+    with pytest.warns(ResourceWarning, match="a blocking connection was not closed"):
+        del papers
 
 
 def test_an_interrupt_ends_the_work_of_the_blocking_front(url: str, tmp_path: Path) -> None:

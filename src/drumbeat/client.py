@@ -25,7 +25,7 @@ from drumbeat.core.job import (
     RateLimit as RateLimit,
 )
 from drumbeat.core.pool import PoolId
-from drumbeat.loop_thread import LoopThread
+from drumbeat.loop_thread import ConnectionLoop, LoopThread
 from drumbeat.pool.bulk import BulkResult as BulkResult
 from drumbeat.pool.error_groups import ErrorGroup as ErrorGroup, ErrorGroups as ErrorGroups
 from drumbeat.pool.flows import WorkflowProgress as WorkflowProgress
@@ -221,7 +221,7 @@ def _parse_enums(plan: Mapping[str, Any]) -> dict[str, Any]:
 class _Blocking:
     """Wraps an object: its coroutine methods run on the connection's event loop, and the caller waits for the result."""
 
-    def __init__(self, inner: object, loop: LoopThread) -> None:
+    def __init__(self, inner: object, loop: ConnectionLoop) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -245,7 +245,8 @@ class BlockingConnection:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._loop = connection.loop = LoopThread()
+        connection.loop = LoopThread()
+        self._loop = ConnectionLoop(connection.loop, connection.close)
 
     def pool(self, name: str) -> "BlockingPool":
         """Return the pool of jobs with this name. It has the methods of ``Pool``, called without ``await``."""
@@ -263,9 +264,7 @@ class BlockingConnection:
 
     def close(self) -> None:
         """Close the store and end the thread of the event loop. Safe to call more than once."""
-        if self._loop.is_running:
-            self._loop.run(self._connection.close())
-            self._loop.close()
+        self._loop.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,12 +1,18 @@
 """An event loop in a thread of its own, for callers that have none."""
 
 import asyncio
+import logging
 import threading
-from collections.abc import Coroutine
+import warnings
+import weakref
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from drumbeat.core.errors import InvalidInput
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -18,7 +24,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="drumbeat", daemon=True)
+        self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="drumbeat", daemon=True)
         self._thread.start()
 
     @property
@@ -60,10 +66,57 @@ class LoopThread:
 
     def close(self) -> None:
         """End the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with suppress(RuntimeError):  # another thread has closed it
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CLOSE_TIMEOUT)
-        if not self.is_running:
+
+    def close_after(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a last coroutine, then end the loop and its thread. Does not wait; can be called in any thread."""
+
+        async def last() -> None:
+            try:
+                await work()
+            except Exception as exc:
+                log.warning("failed to close an abandoned connection: %s", str(exc) or type(exc).__name__)
+            finally:
+                self._loop.stop()
+
+        asyncio.run_coroutine_threadsafe(last(), self._loop)
+
+
+class ConnectionLoop:
+    """Runs the calls of one blocking connection. The connection is closed when all objects that hold this one are gone."""
+
+    def __init__(self, loop: LoopThread, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """``close`` closes the connection, on the loop. Nothing that it refers to may refer to this object."""
+        self._loop = loop
+        self._close = close
+        weakref.finalize(self, _close_abandoned, loop, close).atexit = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and wait for its result, like ``LoopThread.run``."""
+        return self._loop.run(work)
+
+    def close(self) -> None:
+        """Close the connection and end the thread of the event loop. Safe to call more than once."""
+        if self._loop.is_running:
+            self._loop.run(self._close())
             self._loop.close()
+
+
+def _close_abandoned(loop: LoopThread, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Close a connection that its user has left open. A forked process leaves the connection of its parent alone."""
+    if loop.is_running:
+        loop.close_after(close)
+        message = "a blocking connection was not closed; call its close() or use it in a with block"
+        warnings.warn(message, ResourceWarning, stacklevel=2)
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 async def _with_event(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
