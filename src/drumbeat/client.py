@@ -25,7 +25,7 @@ from drumbeat.core.job import (
     RateLimit as RateLimit,
 )
 from drumbeat.core.pool import PoolId
-from drumbeat.loop_thread import ConnectionLoop, LoopThread
+from drumbeat.loop_thread import ConnectionLoop, LoopThread, refuse_in_loop
 from drumbeat.pool.bulk import BulkResult as BulkResult
 from drumbeat.pool.error_groups import ErrorGroup as ErrorGroup, ErrorGroups as ErrorGroups
 from drumbeat.pool.flows import WorkflowProgress as WorkflowProgress
@@ -231,6 +231,8 @@ class _Blocking:
             return _Blocking(found, self._loop) if isinstance(found, Schedules) else found
 
         def call(*given: Any, **named: Any) -> Any:
+            if name == "result":
+                refuse_in_loop("result()", "drumbeat.connect and await pool.result(…)")
             return self._loop.run(found(*given, **named))
 
         call.__name__, call.__doc__ = name, found.__doc__
@@ -256,6 +258,7 @@ class BlockingConnection:
         self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Unpack[WorkOptions]
     ) -> WorkerSummary:
         """Run a worker in this process, like ``Connection.work``, and wait until it ends."""
+        refuse_in_loop("work()", "drumbeat.connect and await db.work(…)")
         return self._loop.run(self._connection.work(name, handler, **plan))
 
     def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:

@@ -119,6 +119,15 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
+def refuse_in_loop(call: str, instead: str) -> None:
+    """Raise InvalidInput in a thread whose event loop runs: a call that waits long would block it, and all that runs there."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise InvalidInput(f"{call} would block the event loop that runs in this thread; use {instead}")
+
+
 async def _with_event(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
     try:
         return await work

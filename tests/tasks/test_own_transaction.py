@@ -120,7 +120,7 @@ async def test_a_blocking_connection_pushes_and_completes_large_values_on_an_asy
             await connection.commit()
 
         assert job.payload == "x" * 5000
-        assert pool.result(job.job_id) == "y" * 5000
+        assert pool.job(job.job_id).result == "y" * 5000
     assert note_threads == ["drumbeat"]
     assert len(list(large.rglob("*.json"))) == 2
 

@@ -135,7 +135,7 @@ async def test_a_pushed_job_can_be_cancelled(sqlite: StoreQueue) -> None:
 
     assert (first.status(), second.status()) == (JobStatus.CANCELLED, JobStatus.CANCELLED)
     with pytest.raises(JobEnded):
-        first.result()
+        await first.aresult()
 
 
 async def test_called_directly_it_is_the_plain_function() -> None:

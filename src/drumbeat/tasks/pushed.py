@@ -26,9 +26,9 @@ class PushedJob(Generic[R]):
         return f"PushedJob({self.job_id!r}, task={self._task.task_name!r}, pool={self.pool!r})"
 
     def result(self, timeout: timedelta | float | None = None) -> R:
-        """Wait until the job is done, and return what its function returned.
+        """Wait until the job is done, and return what its function returned. Within an event loop, use ``aresult``.
 
-        Raises TimeoutError; JobEnded if the job was poisoned or cancelled.
+        Raises TimeoutError; JobEnded if the job was poisoned or cancelled; InvalidInput within an event loop.
         """
         return self._typed(self._queue.result(self.pool, self.job_id, timeout))
 
@@ -80,7 +80,8 @@ class PushedWorkflow:
     def result(self, timeout: timedelta | float | None = None) -> Any:
         """Wait until the last job is done, and return its result; if the last stage has several jobs, a list of their results.
 
-        Raises TimeoutError if one of these jobs takes longer; JobEnded if it was poisoned or cancelled.
+        Raises TimeoutError if one of these jobs takes longer; JobEnded if it was poisoned or cancelled; InvalidInput within an
+        event loop: use ``aresult`` there.
         """
         results = [job.result(timeout) for job in self.last]
         return results[0] if len(results) == 1 else results

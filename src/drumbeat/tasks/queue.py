@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drumbeat.core.job import Job, JobId, NewJob
-from drumbeat.loop_thread import LoopThread
+from drumbeat.loop_thread import LoopThread, refuse_in_loop
 from drumbeat.pool.flows import WorkflowProgress
 from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.task_call import TaskFunction
@@ -87,6 +87,7 @@ class StoreQueue:
         return await self.loop.run_async(self.pool(pool).job(job_id))
 
     def result(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object:
+        refuse_in_loop("result()", "await job.aresult(…)")
         return self.loop.run(self._result(pool, job_id, timeout))
 
     async def aresult(self, pool: str, job_id: str, timeout: timedelta | float | None) -> object:  # noqa: ASYNC109

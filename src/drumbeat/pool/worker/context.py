@@ -12,7 +12,7 @@ from drumbeat.core.job import Job, JobId
 from drumbeat.pool.envelope import seal
 from drumbeat.pool.own_transaction import AwaitedConnection, complete_on, stale_write, transactions_at
 from drumbeat.pool.payload import MOST_BYTES, as_json
-from drumbeat.pool.worker.steps import AttemptSteps, run_blocking
+from drumbeat.pool.worker.steps import AttemptSteps, has_loop, run_blocking
 
 Tell = Callable[[float, str | None], None]
 ReadParents = Callable[[JobId], Coroutine[Any, Any, Sequence[Job]]]
@@ -98,11 +98,14 @@ class JobContext:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(read(self.job_id), loop))
 
     def parents_blocking(self) -> Sequence[Job]:
-        """Like ``parents``, for a handler that is a plain function: it runs in a thread, which waits for the answer."""
+        """Like ``parents``, for a handler that is a plain function: it runs in a thread, which waits for the answer. Raises
+        InvalidInput in an async handler."""
         if self.job.if_failed is None:
             return ()
         if self._ask_parents is not None:
             return self._ask_parents()
+        if has_loop():
+            raise InvalidInput("parents_blocking() would block the event loop of an async handler; use await context.parents()")
         read, loop = self._parent_reader()
         return asyncio.run_coroutine_threadsafe(read(self.job_id), loop).result()
 

@@ -178,7 +178,7 @@ class AttemptSteps:
         """Call a step's function: a plain one in a thread, or directly if the handler has its own thread."""
         outer = _IN_STEP.set(name)
         try:
-            if is_async(function) or not _has_loop():
+            if is_async(function) or not has_loop():
                 value = function(*args, **kwargs)
             else:
                 value = await self._on_loop(self._run_in_thread(partial(copy_context().run, function, *args, **kwargs)))
@@ -283,7 +283,7 @@ class AttemptSteps:
         if self._running:
             idle: Future[None] = Future()
             self._until_idle.append(idle)
-            await (asyncio.wrap_future(idle) if _has_loop() else _blocking(idle))
+            await (asyncio.wrap_future(idle) if has_loop() else _blocking(idle))
         raise JobSuspended
 
     def _check_unlocked(self, kind: StepKind, name: str) -> None:
@@ -300,7 +300,7 @@ class AttemptSteps:
 
     async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` on the worker's event loop. A thread without an event loop waits for it."""
-        if not _has_loop():
+        if not has_loop():
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
         if asyncio.get_running_loop() is self._loop:
             return await work
@@ -332,7 +332,7 @@ def _checked_length(what: str, value: Any) -> timedelta:
 
 def _place() -> object:
     """Return what runs now: the task, or in a thread without an event loop the thread."""
-    return asyncio.current_task() if _has_loop() else threading.get_ident()
+    return asyncio.current_task() if has_loop() else threading.get_ident()
 
 
 async def _blocking(future: "Future[T]") -> T:
@@ -341,10 +341,10 @@ async def _blocking(future: "Future[T]") -> T:
 
 
 def _current_task() -> object:
-    return asyncio.current_task() if _has_loop() else None
+    return asyncio.current_task() if has_loop() else None
 
 
-def _has_loop() -> bool:
+def has_loop() -> bool:
     with contextlib.suppress(RuntimeError):
         return asyncio.get_running_loop() is not None
     return False
@@ -353,7 +353,7 @@ def _has_loop() -> bool:
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a call of AttemptSteps in a handler's own thread, where it never has to wait for an event loop of that thread."""
     try:
-        if _has_loop():
+        if has_loop():
             raise InvalidInput("expected a handler that is a plain function, got an async one; use await step(…) there")
         work.send(None)
     except StopIteration as end:
