@@ -1,6 +1,7 @@
 """Workflows of tasks: results as arguments, chains, groups, progress, and what is refused; without a store and on each."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -156,6 +157,13 @@ def test_wrong_workflows_are_refused_and_nothing_is_pushed(sqlite: StoreQueue) -
         add.job()  # type: ignore[call-arg]
 
     assert sqlite.loop.run(sqlite.connection.pool("default").size()) == 0
+
+
+@pytest.mark.parametrize("given", [len, None, "tasks.examples.add", add.job(1)])
+def test_only_a_task_can_come_then(given: Any) -> None:
+    for before in (add.job(1), drumbeat.group(add.job(1), add.job(2))):
+        with pytest.raises(InvalidInput, match=r"^then: expected a task, such as a function below @drumbeat\.task, got "):
+            before.then(given)
 
 
 def test_a_unique_job_is_waited_for_where_it_runs_already(sqlite: StoreQueue) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")  #: the other parameters of a task that gets a result first
 R = TypeVar("R")  #: the result of a job
 S = TypeVar("S")  #: the result of the job after it
+T = TypeVar("T")
 
 
 class ResultOf:
@@ -63,8 +64,9 @@ class TaskJob(Generic[R]):
         return cast(R, ResultOf(self))
 
     def then(self, task: "Task[Concatenate[R, P], S]", /, *args: P.args, **kwargs: P.kwargs) -> "TaskJob[S]":
-        """Return a job that runs after this one, with the result of this one as its first argument."""
-        return task.job(self.output, *args, **kwargs)
+        """Return a job that runs after this one, with the result of this one as its first argument. Raises InvalidInput for
+        something that is not a task."""
+        return _task(task).job(self.output, *args, **kwargs)
 
     def after(
         self,
@@ -161,7 +163,7 @@ class Group(Workflow, Generic[R]):
 
     def then(self, task: "Task[Concatenate[list[R], P], S]", /, *args: P.args, **kwargs: P.kwargs) -> TaskJob[S]:
         """Return a job that runs once after all jobs of the group, with the list of their results as its first argument."""
-        job = task.job(self.output, *args, **kwargs)
+        job = _task(task).job(self.output, *args, **kwargs)
         job.workflow_id = self.workflow_id
         return job
 
@@ -247,6 +249,16 @@ def _members(stage: Any) -> Sequence[Any]:
     if isinstance(stage, Workflow):
         return stage.last
     return [*stage] if isinstance(stage, Sequence) else [stage]
+
+
+def _task(given: T) -> T:
+    """Return a task that was given to ``then``. Raises InvalidInput for anything else."""
+    if isinstance(given, TaskFunction):
+        return given
+    problem = f"then: expected a task, such as a function below @drumbeat.task, got {short_repr(given)}"
+    if isinstance(given, TaskJob):
+        raise InvalidInput(f"{problem}; give the task itself and its other arguments: then(count, factor=2)")
+    raise InvalidInput(problem)
 
 
 def _checked(members: Iterable[Any], place: int) -> list[TaskJob[Any]]:
