@@ -145,7 +145,7 @@ def test_wrong_workflows_are_refused_and_nothing_is_pushed(sqlite: StoreQueue) -
         once.job("a").then(note)
     with pytest.raises(InvalidInput, match="unique"):
         once.job(note.job("a").output)
-    with pytest.raises(InvalidInput, match="none in stage 2"):
+    with pytest.raises(InvalidInput, match="expected at least one job in stage 2, got none"):
         drumbeat.chain(note.job("a"), [])
     with pytest.raises(InvalidInput, match="expected jobs of tasks, such as"):
         drumbeat.chain(note.job("a"), note)  # type: ignore[call-overload]
@@ -164,6 +164,17 @@ def test_only_a_task_can_come_then(given: Any) -> None:
     for before in (add.job(1), drumbeat.group(add.job(1), add.job(2))):
         with pytest.raises(InvalidInput, match=r"^then: expected a task, such as a function below @drumbeat\.task, got "):
             before.then(given)
+
+
+def test_what_is_wrong_with_a_group_is_said() -> None:
+    with pytest.raises(InvalidInput, match=r"^callback: expected a job of a task, .* got <task .*; .* write group\(…\)\.then"):
+        drumbeat.group(add.job(1), callback=total)  # type: ignore[call-overload]
+    with pytest.raises(InvalidInput, match=r"^callback: expected a job made by new_job, .* got <task "):
+        drumbeat.group(drumbeat.new_job(1), callback=total)  # type: ignore[call-overload]
+    with pytest.raises(InvalidInput, match=r"such as fetch.job\(url\), got <task .*> in the group$"):
+        drumbeat.group(add)  # type: ignore[call-overload]
+    with pytest.raises(InvalidInput, match=r"^expected at least one job in the group, got none"):
+        drumbeat.group()
 
 
 def test_a_unique_job_is_waited_for_where_it_runs_already(sqlite: StoreQueue) -> None:

@@ -177,7 +177,7 @@ def chain(*stages: Stage, workflow_id: str | None = None) -> list[NewJob]: ...
 def chain(*stages: TaskStage, workflow_id: str | None = None) -> Workflow: ...
 def chain(*stages: Any, workflow_id: str | None = None) -> Any:
     """Return a workflow of stages that run one after the other. A stage is a job, a list of jobs or a workflow; the next stage
-    waits for all of its last jobs. Raises InvalidInput for an empty stage.
+    waits for all of its last jobs and gets no results from them. Raises InvalidInput for an empty stage.
 
     Jobs of tasks (``fetch.job(url)``) are pushed with ``chain(…).push()``; jobs made by ``new_job`` with
     ``pool.push_jobs(chain(…))``.
@@ -187,7 +187,7 @@ def chain(*stages: Any, workflow_id: str | None = None) -> Any:
     before: list[TaskJob[Any]] = []
     seen: dict[TaskJob[Any], None] = {}
     for place, stage in enumerate(stages, 1):
-        last = _checked(_members(stage), place)
+        last = _checked(_members(stage), f"stage {place}")
         added = {job: None for job in _in_order(last) if job not in seen}
         for job in added:
             if not any(parent in added for parent in job.parents):
@@ -209,12 +209,26 @@ def group(*jobs: TaskJob[Any], callback: TaskJob[Any], workflow_id: str | None =
 def group(*jobs: Any, callback: Any = None, workflow_id: str | None = None) -> Any:
     """Return a workflow of jobs that run at the same time, and of a ``callback`` that runs once after all of them.
 
+    The callback gets no results: ``group(…).then(total)`` passes the list of them to a task. Raises InvalidInput.
+
     Jobs of tasks are pushed with ``group(…).push()``; jobs made by ``new_job`` with ``pool.push_jobs(group(…))``.
     """
     if jobs and all(isinstance(job, NewJob) for job in jobs):
+        if callback is not None and not isinstance(callback, NewJob):
+            raise InvalidInput(
+                f"callback: expected a job made by new_job, as the jobs of the group are, got {short_repr(callback)}"
+            )
         return group_new_jobs(*jobs, callback=callback, workflow_id=workflow_id)
-    members = _checked(jobs, 1)
-    return Group(members, workflow_id) if callback is None else chain(members, callback, workflow_id=workflow_id)
+    members = _checked(jobs, "the group")
+    if callback is None:
+        return Group(members, workflow_id)
+    for job in _members(callback):
+        if not isinstance(job, TaskJob):
+            raise InvalidInput(
+                f"callback: expected a job of a task, such as total.job(), got {short_repr(job)}; to pass the results of the "
+                "group to a task, write group(…).then(total)"
+            )
+    return chain(members, callback, workflow_id=workflow_id)
 
 
 def with_outputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> "tuple[list[Any], dict[str, Any], dict[str, Any]]":
@@ -261,13 +275,14 @@ def _task(given: T) -> T:
     raise InvalidInput(problem)
 
 
-def _checked(members: Iterable[Any], place: int) -> list[TaskJob[Any]]:
+def _checked(members: Iterable[Any], place: str) -> list[TaskJob[Any]]:
+    """Return the jobs of ``place``, such as ``stage 2``. Raises InvalidInput if there are none, or for anything else."""
     jobs = [*members]
     if not jobs:
-        raise InvalidInput(f"expected at least one job in each stage, got none in stage {place}; leave the stage out")
+        raise InvalidInput(f"expected at least one job in {place}, got none; leave it out")
     for job in jobs:
         if not isinstance(job, TaskJob):
-            raise InvalidInput(f"expected jobs of tasks, such as fetch.job(url), got {short_repr(job)} in stage {place}")
+            raise InvalidInput(f"expected jobs of tasks, such as fetch.job(url), got {short_repr(job)} in {place}")
     return jobs
 
 
