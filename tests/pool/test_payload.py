@@ -45,6 +45,9 @@ def test_what_can_be_json_is_made_json(value: Any, written: Any) -> None:
         ({"rate": float("nan")}, r"payload\.rate to be JSON, got nan"),
         ({"a": {1: object()}}, r"keys of payload\.a to be text, got 1"),
         ({"file": b"bytes"}, r"payload\.file to be JSON, got bytes"),
+        ("\ud800", r"^expected payload to be text that UTF-8 can encode, got '\\ud800', which has half of a surrogate pair$"),
+        ({"a": ["ü", "x\udfff"]}, r"^expected payload\.a\[1\] to be text that UTF-8 can encode, got 'x\\udfff'"),
+        ({"a": {"\ud800": 1}}, r"^expected the keys of payload\.a to be text that UTF-8 can encode"),
         (
             {"big": "x" * 2_000_000, "small": 1},
             r"at most 1048576 bytes of JSON, got 20000\d\d; the biggest part is payload\.big",

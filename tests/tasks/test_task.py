@@ -165,6 +165,7 @@ def test_the_context_is_given_by_annotation_wherever_it_stands(sqlite: StoreQueu
         (lambda: untyped(add).push(1, third=3), "got an unexpected argument 'third'"),
         (lambda: untyped(send).push(subjet="a"), r"got an unexpected argument 'subjet', did you mean 'subject'\?"),
         (lambda: untyped(add).push(1, second={1, 2}), "expected second to be JSON, got set"),
+        (lambda: send.push("\ud800"), "expected to to be text that UTF-8 can encode"),
         (lambda: ship.push(Order(1), gift=Order(untyped(object()))), r"expected extra\.gift\.number to be JSON, got object"),
         (lambda: total.push([0] * 600_000), "expected numbers to be at most 1048576 bytes"),
         (lambda: untyped(send).push("a", context=None), "unexpected argument 'context'"),

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from enum import Enum
 from typing import Any
@@ -28,19 +28,47 @@ def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
         written = json.dumps(value, ensure_ascii=False)
     if brackets(written) > DEEPEST:
         check_depth(value, what)
+    if not written.isascii():
+        _check_text(value, what, written)
     if len(written) > most // 4 and (size := len(written.encode("utf-8", "surrogatepass"))) > most:
         raise InvalidInput(_too_big(value, what, size, most))
     return value
 
 
+def _check_text(value: Any, what: str, written: str) -> None:
+    """Raise InvalidInput that names the field whose text has half of a surrogate pair, which UTF-8 cannot encode."""
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        path, text = next(_broken_texts(value, what), (what, value))
+        raise InvalidInput(
+            f"expected {path} to be text that UTF-8 can encode, got {short_repr(text)}, which has half of a surrogate pair"
+        ) from None
+
+
+def _broken_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield each text, also a key, that UTF-8 cannot encode, with its path."""
+    if isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            yield path, value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _broken_texts(key, f"the keys of {path}")
+            yield from _broken_texts(each, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for n, each in enumerate(value):
+            yield from _broken_texts(each, f"{path}[{n}]")
+
+
 def _max_bytes(value: Any, deeper: bool = True) -> int:
-    """Return an upper bound for a value's size as JSON, without encoding it; 0 if unknown, such as for large or nested values.
+    """Return an upper bound for a value's size as JSON, without encoding it; 0 if unknown, such as for large or nested values
+    and for text that is not ASCII.
 
     ``deeper``: estimate a small dict of simple values, too.
     """
     kind = type(value)
     if kind is str:
-        return 6 * len(value) + 2
+        return 6 * len(value) + 2 if value.isascii() else 0
     if kind is int:
         return 20 if -_INT64 <= value < _INT64 else 0
     if kind is float:
@@ -49,7 +77,7 @@ def _max_bytes(value: Any, deeper: bool = True) -> int:
         return 5
     if kind is not dict or not deeper or len(value) > _FEW_FIELDS:
         return 0
-    parts = [_max_bytes(each, deeper=False) if type(name) is str else 0 for name, each in value.items()]
+    parts = [_max_bytes(each, deeper=False) if type(name) is str and name.isascii() else 0 for name, each in value.items()]
     return 0 if 0 in parts else 2 + sum(parts) + sum(6 * len(name) + 6 for name in value)
 
 
