@@ -32,6 +32,11 @@ def split_plainly(n: int) -> list[int]:
     return split.push(n).result()
 
 
+@drumbeat.task
+def mistyped() -> Order:
+    return 5  # type: ignore[return-value]
+
+
 def test_a_push_runs_at_once_and_has_a_result() -> None:
     with immediate() as queue:
         pushed = add.push(1)
@@ -77,6 +82,11 @@ def test_what_no_queue_takes_is_refused_here_too() -> None:
         with pytest.raises(JobEnded, match="expected result to be JSON, got object"):
             not_json.push().result()
         assert total.push((1, 2)).job().payload == {"args": [[1, 2]], "kwargs": {}}
+
+
+def test_a_result_that_does_not_fit_its_annotation_names_task_and_job() -> None:
+    with immediate(), pytest.raises(InvalidInput, match=r"^task .*\.mistyped, job immediate-1: result is not a valid Order: "):
+        mistyped.push().result()
 
 
 def test_the_mode_ends_with_its_block_and_can_be_nested() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, cast
 
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job, JobStatus
 from drumbeat.pool.flows import WorkflowProgress
 from drumbeat.pool.worker.task_call import TaskFunction
@@ -60,7 +61,10 @@ class PushedJob(Generic[R]):
 
     def _typed(self, result: Any) -> R:
         convert = self._task.result_converter
-        return cast(R, result if convert is None else convert(result))
+        try:
+            return cast(R, result if convert is None else convert(result))
+        except InvalidInput as exc:
+            raise InvalidInput(f"task {self._task.task_name}, job {self.job_id}: {exc}") from exc
 
 
 class PushedWorkflow:

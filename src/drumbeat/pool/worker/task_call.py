@@ -16,6 +16,7 @@ from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.typed_values import Convert, converter
 from drumbeat.pool.worker.context import JobContext
 
+_MISFIT = "the arguments of this job do not fit: "
 _MOST_SHAPES = 1000  #: how many shapes of calls that fit are remembered
 
 
@@ -90,10 +91,13 @@ class TaskFunction:
         the function.
         """
         args, kwargs = self._arguments(context.payload)
-        self._check_shape(args, kwargs, "the arguments of this job do not fit: ")
+        self._check_shape(args, kwargs, _MISFIT)
         parameters = self.parameters
         if not parameters.are_plain:
-            args, kwargs = _converted(parameters, args, kwargs)
+            try:
+                args, kwargs = _converted(parameters, args, kwargs)
+            except InvalidInput as exc:
+                raise self._misfit(f"{_MISFIT}{exc}") from exc
         if parameters.context_name is not None:
             args, kwargs = _with_context(parameters, args, kwargs, context)
         return self.function(*args, **kwargs)
@@ -115,12 +119,15 @@ class TaskFunction:
         try:
             signature.bind(*args, **kwargs)
         except TypeError as exc:
-            shown = signature.replace(return_annotation=signature.empty)
-            raise InvalidInput(
-                f"task {self.task_name}: {problem}{_unknown(signature, kwargs) or exc}; expected {shown}"
-            ) from exc
+            raise self._misfit(f"{problem}{_unknown(signature, kwargs) or exc}") from exc
         if len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(shape)
+
+    def _misfit(self, problem: str) -> InvalidInput:
+        """Return an error about arguments that do not fit the parameters."""
+        signature = self.parameters.signature
+        shown = signature.replace(return_annotation=signature.empty)
+        return InvalidInput(f"task {self.task_name}: {problem}; expected {shown}")
 
     def _with_parameter(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], most_bytes: int, found: InvalidInput
