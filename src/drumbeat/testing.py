@@ -64,10 +64,10 @@ async def pool(
 @contextmanager
 def immediate(*, raise_errors: bool = False) -> Iterator[ImmediateQueue]:
     """During the block, a task that is pushed runs at once in this process, without a store. Yields the queue; its ``jobs``
-    are the jobs that ran. A task that fails is tried again at once, and its error is raised by ``result``.
+    are the jobs that ran. A task that fails is tried again at once; in the end, ``result`` raises JobEnded with its error.
 
-    With ``raise_errors``, it is not tried again, and the push raises its error. Delays, timeouts, unique keys and limits are
-    ignored.
+    With ``raise_errors``, it is not tried again, and the push raises the task's own error. Delays, timeouts, unique keys and
+    limits are ignored.
     """
     before, queue = queues.replacement, ImmediateQueue(raise_errors=raise_errors)
     queues.replacement = queue

@@ -1,6 +1,7 @@
 """Immediate mode: in a test, a push runs the task at once, and nothing needs a store."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -30,6 +31,11 @@ async def split(n: int) -> list[int]:
 @drumbeat.task
 def split_plainly(n: int) -> list[int]:
     return split.push(n).result()
+
+
+@drumbeat.task(max_attempts=1)
+async def break_down() -> None:
+    raise ConnectionError("no line")
 
 
 @drumbeat.task
@@ -65,6 +71,18 @@ def test_a_failed_task_is_tried_again_and_its_error_comes_with_the_result() -> N
         assert (failed.status(), tried, len(queue.jobs)) == (JobStatus.POISONED, [1, 2, 3, 1, 2, 3], 2)
         with pytest.raises(JobEnded, match="is poisoned: OSError: not yet"):
             failed.result()
+
+
+async def test_a_traceback_begins_in_the_task() -> None:
+    with immediate():
+        jobs = [each.job() for each in (break_down.push(), await break_down.apush(), flaky.push(9), await flaky.apush(9))]
+    async with pool() as tested:
+        await tested.push({"args": []}, type=break_down.task_name, max_attempts=1)
+        [ran] = await tested.run_until_empty(break_down)
+
+    for error in (*(job.last_error for job in jobs), ran.error):
+        files = re.findall(r'File "(.*?)"', str(error))
+        assert files == [__file__]
 
 
 def test_an_error_can_be_raised_by_the_push() -> None:

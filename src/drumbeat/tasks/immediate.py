@@ -184,14 +184,17 @@ def _run_in_thread(work: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine to its end in a new thread, as the caller's thread may have a running event loop."""
     outcome: list[Callable[[], Any]] = []
 
-    def run() -> None:
+    async def keep_outcome() -> None:  # within the event loop, whose frames are then not part of the error's traceback
         try:
-            value = asyncio.run(work)
+            value = await work
         except BaseException as exc:
             failed = exc
             outcome.append(lambda: _raise(failed))
         else:
             outcome.append(lambda: value)
+
+    def run() -> None:
+        asyncio.run(keep_outcome())
 
     thread = threading.Thread(target=run, name="immediate-task")
     thread.start()

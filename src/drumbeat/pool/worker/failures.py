@@ -1,6 +1,7 @@
 """Turns a handler's exception into what is stored: a short error text, and whether and when to retry."""
 
 import math
+import os
 import traceback
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +16,10 @@ from drumbeat.pool.worker.steps import StepFailed
 from drumbeat.runtime.timeouts import truncate
 
 LONGEST = 4000
-_OURS = str(Path(__file__).parent)
+_PACKAGE = Path(__file__).parents[2]
+_OURS = tuple(
+    os.path.join(_PACKAGE, part) for part in ("pool/worker/", "tasks/", "testing.py")
+)  #: what calls handlers and tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
