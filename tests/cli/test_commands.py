@@ -41,3 +41,14 @@ def test_what_a_handler_imports_while_it_works_is_found_in_the_commands_folder(u
     said = ran("pool", "work", "p", "--once", "--handler", "handler_that_imports:work", "--store", url, cwd=tmp_path)
 
     assert (said.code, said.errors) == (0, "1 attempt ended: 1 job is done, 0 failed\n")
+
+
+def test_a_worker_tells_that_a_job_waits_for_an_event(url: str, tmp_path: Path) -> None:
+    (tmp_path / "handler_that_waits.py").write_text(
+        "from drumbeat import JobContext\nasync def work(context: JobContext) -> None:\n    await context.wait_for('paid')\n"
+    )
+    assert ran("pool", "push", "p", "1", "--store", url, cwd=tmp_path).code == 0
+
+    said = ran("pool", "work", "p", "--drain", "--handler", "handler_that_waits:work", "--store", url, cwd=tmp_path)
+
+    assert (said.code, said.errors) == (0, "1 attempt ended: 0 jobs are done, 0 failed, 1 suspended\n")

@@ -129,16 +129,18 @@ def _print_summary(done: Sequence[WorkerSummary], *, as_json: bool) -> None:
         from drumbeat.cli.render import show_json
 
         for each in done:
-            counts = {"ended": each.ended, "finished": each.finished, "failed": each.failed}
+            counts = {"ended": each.ended, "finished": each.finished, "failed": each.failed, "suspended": each.suspended}
             show_json({"worker_id": each.worker_id, **counts, "exit_code": each.code})
     elif all(each.code is ExitCode.CLEAN for each in done):
         print(_summary(done), file=sys.stderr)
 
 
 def _summary(done: Sequence[WorkerSummary]) -> str:
-    ended, finished, failed = (sum(counts) for counts in zip(*((x.ended, x.finished, x.failed) for x in done), strict=True))
-    others = ended - finished - failed
-    more = f", {others} cancelled, requeued or taken over by another worker" if others else ""
+    counts = ((each.ended, each.finished, each.failed, each.suspended) for each in done)
+    ended, finished, failed, suspended = (sum(column) for column in zip(*counts, strict=True))
+    others = ended - finished - failed - suspended
+    more = f", {suspended} suspended" if suspended else ""
+    more += f", {others} cancelled, requeued or taken over by another worker" if others else ""
     attempts = "1 attempt" if ended == 1 else f"{ended} attempts"
     jobs = "1 job is done" if finished == 1 else f"{finished} jobs are done"
     return f"{attempts} ended: {jobs}, {failed} failed{more}"

@@ -50,9 +50,10 @@ class WorkerSummary:
 
     worker_id: str
     code: ExitCode
-    ended: int = 0  #: attempts that ended: done, failed, cancelled or returned unfinished
+    ended: int = 0  #: attempts that ended: done, failed, suspended, cancelled or returned unfinished
     finished: int = 0  #: jobs that were done
     failed: int = 0
+    suspended: int = 0  #: jobs that sleep or wait for an event
 
 
 class ControlPlaneBase:

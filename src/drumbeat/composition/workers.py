@@ -91,7 +91,8 @@ class WorkerRunner:
         if code is ExitCode.CLEAN and self._may_check(pool) and await self._store.beats.last(pool.pool_id) is not None:
             await self._checker.watch_for_later(pool.pool_id)
         tally = workload.in_flight.tally
-        return WorkerSummary(worker_id=own_id, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
+        counts = {"ended": tally.ended, "finished": tally.done, "failed": tally.failed, "suspended": tally.suspended}
+        return WorkerSummary(worker_id=own_id, code=code, **counts)
 
     def _may_check(self, pool: PoolRow) -> bool:
         """Whether this process can check the pool. Without the settings of the pool's engine, it could not start workers."""

@@ -94,7 +94,7 @@ class InFlightJob:
 
 
 class JobTally:
-    """Counts the attempts that ended, and how many of them are done or failed. The others were cancelled or released.
+    """Counts the attempts that ended, and how many of them are done, failed or suspended. Others were cancelled or released.
 
     The counts are totals; ``interval`` returns the counts since its last call.
     """
@@ -103,6 +103,7 @@ class JobTally:
         self.ended = 0  #: attempts that have ended, with any outcome
         self.done = 0  #: attempts that succeeded and whose result the store accepted
         self.failed = 0
+        self.suspended = 0  #: attempts that ended with a sleep or a wait for an event
         self.error: str | None = None
         self.average = 0.0  #: moving average of the seconds a job takes; 0: unknown
         self._latency = Histogram()
@@ -111,6 +112,7 @@ class JobTally:
     def count(self, verdict: JobOutcome, took: timedelta) -> None:
         self.ended += 1
         self.done += verdict.outcome is AttemptOutcome.DONE
+        self.suspended += verdict.outcome is AttemptOutcome.SUSPENDED
         if verdict.outcome in _FAILURES:
             self.failed += 1
             self.error = verdict.error
@@ -120,9 +122,10 @@ class JobTally:
 
     def correct(self, refused: Sequence[JobOutcome], dropped: Sequence[JobOutcome]) -> None:
         """Correct the counts after a write: outcomes that the store ``refused`` count as failed instead of done; ``dropped``
-        outcomes, whose jobs were taken from this worker, no longer count as done."""
+        outcomes, whose jobs were taken from this worker, no longer count as done or suspended."""
         self.failed += len(refused)
         self.done -= len(refused) + sum(verdict.outcome is AttemptOutcome.DONE for verdict in dropped)
+        self.suspended -= sum(verdict.outcome is AttemptOutcome.SUSPENDED for verdict in dropped)
         self.error = refused[-1].error if refused else self.error
 
     def interval(self) -> Measurement:
