@@ -94,12 +94,16 @@ def parents_first(jobs: Sequence[NewJob]) -> list[int]:
     try:
         TopologicalSorter(within).prepare()
     except CycleError as exc:
-        circle = " → ".join(str(jobs[place].job_id) for place in exc.args[1])
+        circle = " → ".join(_id_and_type(jobs[place]) for place in exc.args[1])
         raise InvalidInput(
             f"expected jobs that do not wait for each other in a circle, got {circle} (each waits for the one before it); "
             "remove one of these from after"
         ) from exc
     return _with_parents_first(len(jobs), within)
+
+
+def _id_and_type(job: NewJob) -> str:
+    return f"{job.job_id} ({job.type})" if job.type else str(job.job_id)
 
 
 def _with_parents_first(count: int, within: Mapping[int, Sequence[int]]) -> list[int]:
