@@ -135,6 +135,26 @@ async def test_a_pause_in_the_midst_of_another_change_stays(change: str, monkeyp
     assert (await desk.get()).paused_until == FOREVER
 
 
+async def test_a_handler_that_is_added_in_the_midst_of_another_update_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await Stage().open()
+    desk, other = (Pool(stage.store, stage.clock, POOL, each) for each in ("me", "another"))
+    read = desk.get
+    rounds = 0
+
+    async def get_then_other_adds() -> PoolRow:
+        nonlocal rounds
+        row = await read()
+        rounds += 1
+        if rounds <= 2:
+            await other.update(handlers={f"other-{rounds}": "work:f"})
+        return row
+
+    monkeypatch.setattr(desk, "get", get_then_other_adds)
+    await desk.update(handlers={"mine": "work:f"}, max_workers=4)
+
+    assert sorted((await other.plan()).handlers) == ["mine", "other-1", "other-2"]
+
+
 @pytest.mark.parametrize(("way", "until"), [("pause", FOREVER), ("resume", None)])
 async def test_a_cap_in_the_midst_of_a_pause_or_a_resume_stays(
     way: str, until: datetime | None, monkeypatch: pytest.MonkeyPatch

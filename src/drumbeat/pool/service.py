@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
-from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, ResultExpired, StaleWrite
+from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.job_step import JobStep
-from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool
 from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.engine_change import check_engine_change
+from drumbeat.pool.heartbeat_change import changed_heartbeat
 from drumbeat.pool.job_options import new_jobs, one_job
 from drumbeat.pool.model import no_job, task_handler_fields
 from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
@@ -131,7 +132,13 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             given["handlers"] = changed_handlers(plan_of(row).handlers, added, remove_handlers)
             by_hand = task_handler_fields([*added, *remove_handlers])
         policy = replace(plan_of(row), **given).to_json(given) | more | await self._engine_settings(engine)
-        return await self._change(policy, by_hand, row, await self._with_heartbeat(row, heartbeat))
+        expected = {"handlers": row.policy.get("handlers")} if handlers or remove_handlers else {}
+        try:
+            return await self._change(policy, by_hand, row, await changed_heartbeat(self._store, row, heartbeat), expected)
+        except StaleWrite:  # another process has changed the handlers meanwhile
+            return await self.update(
+                handlers=handlers, remove_handlers=remove_handlers, heartbeat=heartbeat, engine=engine, **changes
+            )
 
     async def _engine_settings(self, engine: str | None) -> dict[str, str]:
         """Return the field of the policy that stores the engine. Raises InvalidSettings."""
@@ -143,27 +150,18 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         return {ENGINE_IN_POLICY: engine}
 
     async def _change(
-        self, policy: Mapping[str, Any], dropped: Collection[str], row: PoolRow, thresholds: Thresholds | None
+        self,
+        policy: Mapping[str, Any],
+        dropped: Collection[str],
+        row: PoolRow,
+        thresholds: Thresholds | None,
+        expected: Mapping[str, Any] | None = None,
     ) -> PoolRow:
         if not policy and not dropped and thresholds is None:
             return row
         reset = await self._reset_failures() if "handlers" in policy else {}
-        change = PoolChange(policy={**policy, **reset}, dropped=dropped, thresholds=thresholds)
+        change = PoolChange(policy={**policy, **reset}, dropped=dropped, thresholds=thresholds, expected=expected or {})
         return await self._store.pools.change(row.pool_id, change)
-
-    async def _with_heartbeat(self, row: PoolRow, heartbeat: timedelta | None) -> Thresholds | None:
-        """Return the pool's time limits for a new heartbeat interval. Raises Refused if live workers would then seem silent."""
-        if heartbeat is None:
-            return None
-        changed = with_heartbeat(row.thresholds, heartbeat)
-        live = await self._store.workers.list(self.pool_id, live=True)
-        if live and changed.stale_after <= row.thresholds.heartbeat_every:
-            every = row.thresholds.heartbeat_every.total_seconds()
-            raise Refused(
-                f"{len(live)} live workers of {self.pool_id} send a heartbeat every {every:g} s and would seem silent after "
-                f"{changed.stale_after.total_seconds():g} s; stop them first, or choose a heartbeat above {every / 2:g} s"
-            )
-        return changed
 
     async def push(self, payload: Any, **options: Any) -> JobId:
         """Push one job; options are fields of NewJob. Returns its id, or the id of an existing job with the same unique key."""
