@@ -132,7 +132,7 @@ def test_both_dialects_have_the_same_queries_but_for_how_jobs_are_pushed_and_cla
 
     own_transaction = {"begin_writing", "lock_file", "list_files"}
     assert sqlite - postgres == {"next_number", "push_job", *own_transaction}
-    pushing = {"push_one", "push_alike", "push_jobs", "notify", "find_home", "find_unlocked"}
+    pushing = {"push_one", "push_alike", "push_jobs", "share_pool", "notify", "find_home", "find_unlocked"}
     assert postgres - sqlite == {*pushing, "settle_and_claim", "lock_groups", "list_held"}
 
 

@@ -38,7 +38,7 @@ async def delete_pool(
         )
     await _expect_unneeded(store, pool_id, cancel=unfinished and left > 0)
     await prune_all(store.upkeep, [pool_id], Prunable, timedelta(), on_progress)
-    await store.pools.delete(pool_id)
+    await store.pools.delete(pool_id, unfinished=unfinished)
     if large is not None:
         await delete_pool_values(large, pool_id)
     return counts

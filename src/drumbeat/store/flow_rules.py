@@ -123,6 +123,11 @@ def no_parent(parent: JobId) -> NotFound:
     return NotFound(f"after: there is no job {parent!r} to wait for; name a job that exists or is in the same push")
 
 
+def has_unfinished(pool_id: PoolId) -> Refused:
+    """Return the error for the deletion of a pool that has unfinished jobs, which were not to be deleted."""
+    return Refused(f"pool {pool_id!r} has unfinished jobs; cancel them, or delete them too (--unfinished)")
+
+
 def needed_elsewhere(pool_id: PoolId, child: JobId, child_pool: PoolId) -> Refused:
     """Return the error for the deletion of a pool while an unfinished job of another pool has a parent in it."""
     return Refused(

@@ -9,6 +9,7 @@ import pytest
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.errors import AlreadyExists, Fenced, NotFound, Refused, StaleWrite
 from drumbeat.core.event import start
+from drumbeat.core.job import UNFINISHED
 from drumbeat.core.lease import Lease
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow
@@ -29,6 +30,7 @@ from drumbeat.store.contract.given import (
     sample,
     unique,
 )
+from drumbeat.store.contract.given_jobs import claimed, holder, pushed, verdict
 from drumbeat.store.interface import PoolChange, Store
 
 
@@ -216,6 +218,49 @@ class PoolsContract(Given):
         await store.pools.delete(PoolId(unique("never-made")))
 
         assert await store.pools.find(pool.pool_id) is None
+
+    @pytest.mark.parametrize("state", ["ready", "delayed", "waiting", "claimed"])
+    async def test_a_pool_is_deleted_with_its_unfinished_jobs_only_if_told_so(self, store: Store, state: str) -> None:
+        pool, other = await store.pools.create(new_pool()), await store.pools.create(new_pool())
+        after = await pushed(store, other, "parent") if state == "waiting" else []
+        [job_id] = await pushed(store, pool, 1, after=after, delay=timedelta(hours=1 if state == "delayed" else 0))
+        if state == "claimed":
+            await claimed(store, pool)
+
+        with pytest.raises(Refused, match=f"pool '{pool.pool_id}' has unfinished jobs"):
+            await store.pools.delete(pool.pool_id, unfinished=False)
+        assert (await store.jobs.get(job_id)).status in UNFINISHED
+        await store.pools.delete(pool.pool_id)
+
+        with pytest.raises(NotFound):
+            await store.jobs.get(job_id)
+
+    async def test_a_pool_whose_jobs_have_all_ended_is_deleted(self, store: Store, pool: PoolRow) -> None:
+        done, cancelled = await pushed(store, pool, 1, 2)
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
+        await store.jobs.cancel([cancelled])
+
+        await store.pools.delete(pool.pool_id, unfinished=False)
+
+        for job_id in (done, cancelled):
+            with pytest.raises(NotFound):
+                await store.jobs.get(job_id)
+
+    async def test_a_push_during_the_deletion_of_its_pool_leaves_no_job_without_a_pool(self, store: Store) -> None:
+        for _ in range(8):
+            pool = await store.pools.create(new_pool())
+            pushes = (pushed(store, pool, 1), pushed(store, pool, 2, 3), pushed(store, pool, 4, unique_key="k"))
+
+            *found, _ = await asyncio.gather(
+                *pushes, store.pools.delete(pool.pool_id, unfinished=False), return_exceptions=True
+            )
+
+            ids = [job_id for each in found if isinstance(each, list) for job_id in each]
+            assert all(isinstance(each, list | NotFound) for each in found)
+            if await store.pools.find(pool.pool_id) is not None:
+                assert [job.job_id for job in await store.jobs.list(pool.pool_id)] == sorted(ids)
+            else:
+                assert ids == []
 
     async def test_a_recreated_pool_numbers_its_events_from_one(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, [start(1), start(2)])

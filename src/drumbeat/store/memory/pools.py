@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from drumbeat.core.errors import AlreadyExists, Refused
+from drumbeat.core.job import UNFINISHED
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.store.flow_rules import needed_elsewhere
+from drumbeat.store.flow_rules import has_unfinished, needed_elsewhere
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory.flows import child_elsewhere
 from drumbeat.store.memory.state import MemoryState, MemoryTable, PoolRows, operation, plain
@@ -39,8 +40,8 @@ class MemoryPools(MemoryTable):
         return rows.pool
 
     @operation
-    def delete(self, pool_id: PoolId) -> None:
-        drop_pool(self.state, pool_id)
+    def delete(self, pool_id: PoolId, *, unfinished: bool = True) -> None:
+        drop_pool(self.state, pool_id, unfinished=unfinished)
 
 
 def make_pool(state: MemoryState, pool: PoolRow) -> PoolRows:
@@ -52,13 +53,15 @@ def make_pool(state: MemoryState, pool: PoolRow) -> PoolRows:
     return rows
 
 
-def drop_pool(state: MemoryState, pool_id: PoolId) -> None:
-    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, and while an unfinished
-    job of another pool has a parent in it."""
+def drop_pool(state: MemoryState, pool_id: PoolId, *, unfinished: bool = True) -> None:
+    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, while it has unfinished jobs
+    and ``unfinished`` is False, and while an unfinished job of another pool has a parent in it."""
     rows = state.pools.get(pool_id)
     live = [worker.worker_id for worker in rows.workers.values() if worker.is_live] if rows else []
     if live:
         raise Refused(f"pool {pool_id} has {len(live)} live workers ({', '.join(live[:5])}); drain them first")
+    if rows and not unfinished and any(job.status in UNFINISHED for job in rows.jobs.jobs.values()):
+        raise has_unfinished(pool_id)
     if child := child_elsewhere(state, pool_id):
         raise needed_elsewhere(pool_id, child.job_id, child.pool_id)
     state.pools.pop(pool_id, None)

@@ -6,7 +6,7 @@ from drumbeat.core.errors import NotFound
 from drumbeat.core.job import JobId
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.store.flow_rules import needed_elsewhere
+from drumbeat.store.flow_rules import has_unfinished, needed_elsewhere
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import change_words, fence_words, pool_of, pool_words
@@ -42,8 +42,11 @@ class RedisPools:
             if changed := await self._database.run("pool_change", *words):
                 return pool_of(changed)
 
-    async def delete(self, pool_id: PoolId) -> None:
-        if found := await self._database.run("pool_delete", pool_id):
+    async def delete(self, pool_id: PoolId, *, unfinished: bool = True) -> None:
+        found = await self._database.run("pool_delete", pool_id, int(unfinished))
+        if found == 1:
+            raise has_unfinished(pool_id)
+        if found:
             child, child_pool = found
             raise needed_elsewhere(pool_id, JobId(child.decode()), PoolId(child_pool.decode()))
 

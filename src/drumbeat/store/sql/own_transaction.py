@@ -16,6 +16,7 @@ from drumbeat.core.errors import InvalidInput, StoreNotReady
 from drumbeat.core.job import AttemptOutcome, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
+from drumbeat.store.flow_rules import has_links
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.caller_connection import AwaitedDriver, BlockingDriver, awaited_driver, blocking_driver, is_awaited
 from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script, run_script_blocking
@@ -23,7 +24,7 @@ from drumbeat.store.sql.job_scripts import refuse_missing_parents, settle_locked
 from drumbeat.store.sql.postgres import read_apart
 from drumbeat.store.sql.postgres_dialect import dialect as postgres_dialect
 from drumbeat.store.sql.postgres_notify import channel_of
-from drumbeat.store.sql.postgres_queue import done_values, push_script as push_to_postgres
+from drumbeat.store.sql.postgres_queue import done_values, push_script as push_to_postgres, share_pool
 from drumbeat.store.sql.queries import Query, load_queries
 from drumbeat.store.sql.sqlite import DIALECT as SQLITE
 from drumbeat.store.sql.sqlite_notify import wake_waiting
@@ -166,6 +167,11 @@ class PostgresTransactions(OwnTransactions):
 
     def _within(self, driver: BlockingDriver | AwaitedDriver, script: Script[T]) -> Script[T]:
         return script
+
+    def _push_linked(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
+        if has_links(jobs):
+            yield from share_pool(pool_id)  # before rows of jobs, in the order in which a deletion locks them
+        return (yield from super()._push_linked(pool_id, jobs))
 
     def _push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
         return push_to_postgres(pool_id, jobs, channel_of(self._schema, pool_id))

@@ -6,7 +6,7 @@ from typing import Any
 from drumbeat.core.errors import AlreadyExists, NotFound, Refused
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.store.flow_rules import needed_elsewhere
+from drumbeat.store.flow_rules import has_unfinished, needed_elsewhere
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.sql.database import Database, Script, check_fence, transact_again
 from drumbeat.store.sql.job_rows import row_id
@@ -40,8 +40,8 @@ class SqlPools:
     async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
         return await self._database.transact(_change_pool(pool_id, change, fence))
 
-    async def delete(self, pool_id: PoolId) -> None:
-        await transact_again(self._database, lambda: delete_pool(pool_id))
+    async def delete(self, pool_id: PoolId, *, unfinished: bool = True) -> None:
+        await transact_again(self._database, lambda: delete_pool(pool_id, unfinished=unfinished))
 
 
 def no_pool(pool_id: str) -> NotFound:
@@ -74,16 +74,18 @@ def _pool_values(pool: PoolRow) -> dict[str, Any]:
     }
 
 
-def delete_pool(pool_id: PoolId) -> Script[None]:
-    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, and while an unfinished
-    job of another pool has a parent in it.
+def delete_pool(pool_id: PoolId, *, unfinished: bool = True) -> Script[None]:
+    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, while it has unfinished jobs
+    and ``unfinished`` is False, and while an unfinished job of another pool has a parent in it.
 
     The children are read after their parents are deleted: a push that adds one has either committed before, or it finds no
     parent."""
-    yield "lock_pool", {"pool_id": pool_id}
+    yield "lock_pool_to_delete", {"pool_id": pool_id}
     live = (yield "count_live_workers", {"pool_id": pool_id})[0]["live"]
     if live:
         raise Refused(f"pool {pool_id!r} still has {live} live workers; drain them first")
+    if not unfinished and (yield "find_unfinished", {"pool_id": pool_id}):
+        raise has_unfinished(pool_id)
     yield "delete_pool", {"pool_id": pool_id}
     parents = [row["seq"] for row in (yield "delete_pool_parents", {"pool_id": pool_id})]
     for first in range(0, len(parents), _PARENTS_AT_ONCE):

@@ -31,6 +31,7 @@ def dialect(schema: str) -> Dialect:
             "empty": "TRUNCATE",
             "for_share": "FOR SHARE",
             "for_update": "FOR UPDATE",
+            "for_change": "FOR NO KEY UPDATE",
         },
         calls={
             "texts": lambda given: f"json_array_elements_text(CAST(CAST({given} AS text) AS json)) AS texts(value)",

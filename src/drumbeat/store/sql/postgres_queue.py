@@ -209,8 +209,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
     for job in jobs:
         check_chosen_job_id(job)
     order, links = (parents_first(jobs), links_within(jobs)) if has_links(jobs) else (range(len(jobs)), Counter())
-    if not (yield "find_pool", {"pool_id": pool_id}):
-        raise no_pool(pool_id)
+    yield from share_pool(pool_id)
     found, new = yield from _push(pool_id, [new_job_values(jobs[place], links[jobs[place].job_id]) for place in order])
     placed = {place: found[n] for n, place in enumerate(order)}
     ids = [placed[place] for place in range(len(jobs))]
@@ -218,6 +217,12 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
     if channel is not None:
         yield "notify", {"channel": channel}
     return ids
+
+
+def share_pool(pool_id: PoolId) -> Script[None]:
+    """Keep the pool from being deleted until the transaction that runs this script ends. Raises NotFound."""
+    if not (yield "share_pool", {"pool_id": pool_id}):
+        raise no_pool(pool_id)
 
 
 def _plain_step(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None = None) -> tuple[str, dict[str, Any]]:

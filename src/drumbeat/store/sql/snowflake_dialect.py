@@ -34,6 +34,7 @@ def dialect(*, hybrid: bool) -> Dialect:
             "empty": "DELETE FROM",
             "for_share": "",
             "for_update": "",
+            "for_change": "",
             "if_any": "/*if any*/",
             "if_none": "/*if none*/",
             "keys": _key_rows(),

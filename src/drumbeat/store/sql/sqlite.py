@@ -80,6 +80,7 @@ DIALECT = Dialect(
         "empty": "DELETE FROM",
         "for_share": "",
         "for_update": "",
+        "for_change": "",
     },
     calls={
         "texts": lambda given: f"json_each({given})",

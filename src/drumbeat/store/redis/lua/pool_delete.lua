@@ -1,12 +1,14 @@
 -- needs: tell, moves, jobs, lanes, verdicts, flows
 -- In one script, so no worker joins between the check for live workers and the deletion. Leases stay: an epoch is never reused.
 -- Returns the id and the pool of an unfinished job of another pool that has a parent in this pool; then nothing is deleted.
-local pool = ARGV[1]
+-- Returns 1 if there are unfinished jobs and these are not to be deleted; then nothing is deleted either.
+local pool, unfinished = ARGV[1], ARGV[2] == '1'
 local live = call('ZRANGE', key(pool, 'live'), 0, 4)
 if #live > 0 then
   local many = call('ZCARD', key(pool, 'live'))
   refuse('Refused', 'pool ' .. pool .. ' has ' .. many .. ' live workers (' .. table.concat(live, ', ') .. '); drain them first')
 end
+if not unfinished and call('ZCARD', key(pool, 'unfinished')) > 0 then return 1 end
 local numbers = call('ZRANGE', key(pool, 'jobs'), 0, -1)
 for _, number in ipairs(numbers) do
   if call('HGET', job_key(number), 'kids') then

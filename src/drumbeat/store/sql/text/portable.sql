@@ -76,8 +76,23 @@ UPDATE drumbeat.pools
 RETURNING *;
 
 -- name: lock_pool
--- A change of a pool's workers locks the pool's row, so that two changes run one after the other.
-SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
+-- A change of a pool locks its row, so that two changes run one after the other. It does not wait for pushes.
+SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id @for_change;
+
+-- name: lock_pool_to_delete
+-- Waits for the pushes to this pool that have not committed yet. A later push waits for this transaction, and finds no pool.
+SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
+
+-- name: find_unfinished
+-- An unfinished job of a pool. Each state is read by its own index.
+SELECT j.seq FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+UNION ALL
+SELECT j.seq FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+UNION ALL
+SELECT j.seq FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'waiting'
+UNION ALL
+SELECT j.seq FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'claimed' AND j.lease_owner IS NOT NULL
+ LIMIT 1;
 
 -- name: count_live_workers
 SELECT COUNT(*) AS live FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL;

@@ -92,28 +92,34 @@ INSERT INTO drumbeat.executions SELECT * FROM incoming ON CONFLICT (run_id, work
 
 -- name: push_alike
 -- Jobs of one type and priority; numbers are drawn in the order of the list. The notification is sent at commit.
--- The sub-selects run once, not for each row.
+-- The sub-selects run once, not for each row. The pool is locked as in push_one.
+WITH home AS MATERIALIZED (SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id FOR KEY SHARE)
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT p.pool_id, CAST(:type AS text), j.payload, CAST(:priority AS integer), (SELECT @now)
-  FROM drumbeat.pools p, json_array_elements(CAST(:payloads AS json)) AS j (payload)
- WHERE p.pool_id = :pool_id
+  FROM home p, json_array_elements(CAST(:payloads AS json)) AS j (payload)
 RETURNING seq, (SELECT CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END) AS told;
 
 -- name: push_plain
 -- As push_alike, but each job has its own type and priority.
+WITH home AS MATERIALIZED (SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id FOR KEY SHARE)
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT p.pool_id, j.type, j.payload, j.priority, (SELECT @now)
-  FROM drumbeat.pools p,
+  FROM home p,
        ROWS FROM (unnest(CAST(:types AS text[])), unnest(CAST(:priorities AS integer[])), json_array_elements(CAST(:payloads AS json)))
        AS j (type, priority, payload)
- WHERE p.pool_id = :pool_id
 RETURNING seq, (SELECT CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END) AS told;
 
 -- name: push_one
+-- The lock on the pool's row keeps the pool from being deleted before this commits. It does not conflict with other pushes, nor
+-- with changes of the pool.
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT pool_id, CAST(:type AS text), CAST(:payload AS json), CAST(:priority AS integer), @now
-  FROM drumbeat.pools WHERE pool_id = :pool_id
+  FROM drumbeat.pools WHERE pool_id = :pool_id FOR KEY SHARE
 RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told;
+
+-- name: share_pool
+-- As push_one, for a push of several statements.
+SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id FOR KEY SHARE;
 
 -- name: find_home
 -- Identifies the database and the server of a connection; no two servers start in the same microsecond.
