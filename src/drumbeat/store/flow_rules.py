@@ -75,6 +75,14 @@ def has_links(jobs: Sequence[NewJob]) -> bool:
     return bool(jobs.like.after) if isinstance(jobs, AlikeJobs) else any(job.after for job in jobs)
 
 
+def may_free_a_key(jobs: Sequence[NewJob]) -> bool:
+    """Whether one of these jobs may be skipped at once, since a parent has failed, and then leave its unique key to another."""
+    if not has_links(jobs):
+        return False
+    keys = Counter(job.unique_key for job in jobs)
+    return any(job.after and job.if_failed is IfFailed.SKIP and job.unique_key and keys[job.unique_key] > 1 for job in jobs)
+
+
 def links_within(jobs: Sequence[NewJob]) -> Counter[JobId | None]:
     """Count, by the chosen id of each parent among these jobs, its children among them."""
     together = {job.job_id for job in jobs if job.job_id is not None}

@@ -9,6 +9,7 @@ from drumbeat.core.errors import NotFound
 from drumbeat.core.job import AttemptOutcome, IfFailed, JobId, JobStatus
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import WorkerId
+from drumbeat.store.contract.flow_pushes import FlowPushContract
 from drumbeat.store.contract.flows import FlowContract
 from drumbeat.store.contract.given import DAY, MINUTE, W1, Elapse, new_pool, unique
 from drumbeat.store.contract.given_flows import ended, linked, statuses
@@ -17,7 +18,7 @@ from drumbeat.store.contract.linked_pools import LinkedPoolsContract
 from drumbeat.store.interface import Store
 
 
-class WorkflowContract(FlowContract, LinkedPoolsContract):
+class WorkflowContract(FlowContract, FlowPushContract, LinkedPoolsContract):
     """All tests of workflows: those of FlowContract and LinkedPoolsContract, and reading, deleting and concurrent processes."""
 
     async def test_waiting_jobs_are_counted_and_listed(self, store: Store, pool: PoolRow) -> None:

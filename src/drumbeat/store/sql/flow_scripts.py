@@ -5,7 +5,8 @@ is seen either by the push (the parent has ended) or by the end of the parent (i
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from drumbeat.core.job import ENDED, IfFailed, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
@@ -18,6 +19,7 @@ from drumbeat.store.flow_rules import (
     has_links,
     links_within,
     no_parent,
+    parents_first,
     skip_reason,
     state_after,
     state_when_done,
@@ -25,7 +27,7 @@ from drumbeat.store.flow_rules import (
 )
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.database import Row, Script
-from drumbeat.store.sql.job_rows import inserted_waits, row_id
+from drumbeat.store.sql.job_rows import inserted_waits, json_text, row_id
 from drumbeat.store.sql.rows import dump
 
 _Parents = Mapping[int, Sequence[tuple[JobId, JobStatus]]]  #: by the number of a job: the ids and states of its parents
@@ -77,6 +79,21 @@ def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new
         if found is SKIPPED:
             reasons[number] = _reason((parent, states[parent]) for parent in each)
     yield from _write(changes, reasons, dict.fromkeys(changes, pool_id))
+
+
+def push_in_turn(jobs: Sequence[NewJob], push: Callable[[Sequence[NewJob]], Script[list[JobId]]]) -> Script[list[JobId]]:
+    """Push jobs one by one, each after its parents, with the script that ``push`` returns. So a job that is skipped at once no
+    longer has its unique key when the next is pushed."""
+    for job in jobs:
+        json_text(job.payload, "payload")
+    ids: dict[int, JobId] = {}
+    chosen: dict[JobId, JobId] = {}
+    for place in parents_first(jobs):
+        job = jobs[place]
+        [ids[place]] = yield from push([replace(job, after=tuple(chosen.get(parent, parent) for parent in job.after))])
+        if job.job_id is not None:
+            chosen.setdefault(job.job_id, ids[place])
+    return [ids[place] for place in range(len(jobs))]
 
 
 def _count_links(more: Mapping[int, int]) -> Script[None]:

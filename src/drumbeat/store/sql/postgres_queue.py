@@ -12,12 +12,12 @@ from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.store.flow_rules import has_links, links_within, parents_first
+from drumbeat.store.flow_rules import has_links, links_within, may_free_a_key, parents_first
 from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.claim_cursor import START, ClaimCursor, CursorKey, advanced
 from drumbeat.store.sql.database import Database, Row, Rows, Script, transact_again, write_again
-from drumbeat.store.sql.flow_scripts import link_jobs
+from drumbeat.store.sql.flow_scripts import link_jobs, push_in_turn
 from drumbeat.store.sql.job_rows import (
     are_plain,
     holder_values,
@@ -208,6 +208,8 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:
         check_chosen_job_id(job)
+    if may_free_a_key(jobs):
+        return (yield from push_in_turn(jobs, lambda each: push_script(pool_id, each, channel)))
     order, links = (parents_first(jobs), links_within(jobs)) if has_links(jobs) else (range(len(jobs)), Counter())
     yield from share_pool(pool_id)
     found, new = yield from _push(pool_id, [new_job_values(jobs[place], links[jobs[place].job_id]) for place in order])

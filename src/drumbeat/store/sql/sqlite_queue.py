@@ -1,16 +1,17 @@
 """The job queue in SQLite: each operation is one script for the writing thread, which commits many of them at once."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.store.flow_rules import has_links, links_within, parents_first
+from drumbeat.store.flow_rules import has_links, links_within, may_free_a_key, parents_first
 from drumbeat.store.interface import ClaimRequest, SettleResult
 from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.database import Bulk, Row, Script
-from drumbeat.store.sql.flow_scripts import link_jobs, pass_on_ends
+from drumbeat.store.sql.flow_scripts import link_jobs, pass_on_ends, push_in_turn
 from drumbeat.store.sql.job_rows import are_plain, holder_values, json_text, new_job_values, result_text, rows_json
 from drumbeat.store.sql.job_scripts import (
     claim_limited,
@@ -56,6 +57,8 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
     """Push jobs in the transaction that runs this script, which must hold the file's write lock."""
     for job in jobs:
         check_chosen_job_id(job)
+    if may_free_a_key(jobs):
+        return push_in_turn(jobs, partial(push_script, pool_id))
     if not has_links(jobs):
         return _push(pool_id, jobs, [new_job_values(job) for job in jobs], range(len(jobs)))
     links = links_within(jobs)

@@ -1,0 +1,36 @@
+"""Tests of pushing jobs with parents when a job with the same id or unique key exists already, or is in the same push."""
+
+from drumbeat.core.job import IfFailed, JobId
+from drumbeat.core.pool import PoolRow
+from drumbeat.store.contract.given import Given, unique
+from drumbeat.store.contract.given_flows import named, statuses
+from drumbeat.store.contract.given_jobs import pushed
+from drumbeat.store.interface import Store
+
+
+class FlowPushContract(Given):
+    """A job is pushed once, whatever became of its parents."""
+
+    async def test_a_job_skipped_at_once_leaves_its_unique_key_to_the_next_of_the_push(
+        self, store: Store, pool: PoolRow
+    ) -> None:
+        [bad] = await pushed(store, pool, 1)
+        await store.jobs.cancel([bad])
+        a, b, c, d = (JobId(unique(name)) for name in "abcd")
+        first = named(a, bad, unique_key="k", if_failed=IfFailed.SKIP)
+
+        ids = await store.queue.push(pool.pool_id, [first, named(b, unique_key="k"), named(c, unique_key="k"), named(d, c)])
+
+        assert [*ids] == [a, b, b, d]
+        assert await statuses(store, a, b, d) == ["cancelled", "pending", "waiting"]
+        assert [job.job_id for job in await store.jobs.parents(d)] == [b]
+        assert await pushed(store, pool, 2, unique_key="k") == [b]
+
+    async def test_jobs_of_one_key_that_are_all_skipped_at_once_are_all_kept(self, store: Store, pool: PoolRow) -> None:
+        [bad] = await pushed(store, pool, 1)
+        await store.jobs.cancel([bad])
+
+        ids = await pushed(store, pool, 1, 2, unique_key="k", after=(bad,), if_failed=IfFailed.SKIP)
+
+        assert len(set(ids)) == 2
+        assert await statuses(store, *ids) == ["cancelled", "cancelled"]
