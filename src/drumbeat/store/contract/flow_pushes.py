@@ -1,9 +1,14 @@
 """Tests of pushing jobs with parents when a job with the same id or unique key exists already, or is in the same push."""
 
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.core.errors import NotFound
 from drumbeat.core.job import IfFailed, JobId
 from drumbeat.core.pool import PoolRow
-from drumbeat.store.contract.given import Given, unique
-from drumbeat.store.contract.given_flows import named, statuses
+from drumbeat.store.contract.given import SECOND, Elapse, Given, unique
+from drumbeat.store.contract.given_flows import ended, linked, named, poisoned, statuses
 from drumbeat.store.contract.given_jobs import pushed
 from drumbeat.store.interface import Store
 
@@ -34,3 +39,25 @@ class FlowPushContract(Given):
 
         assert len(set(ids)) == 2
         assert await statuses(store, *ids) == ["cancelled", "cancelled"]
+
+    async def test_a_job_pushed_again_after_its_parent_was_pruned_is_left_alone(
+        self, store: Store, pool: PoolRow, elapse: Elapse
+    ) -> None:
+        name = JobId(unique("child"))
+        [parent] = await pushed(store, pool, 1)
+        await ended(store, pool)
+        await linked(store, pool, parent, job_id=name)
+        await poisoned(store, pool)
+        [keyed] = await pushed(store, pool, 2, unique_key="k")
+        await elapse(SECOND)
+        await store.jobs.prune(timedelta())
+        with pytest.raises(NotFound):
+            await store.jobs.get(parent)
+
+        again = await linked(store, pool, parent, job_id=name)
+        by_key = await linked(store, pool, parent, unique_key="k")
+
+        assert (again, by_key) == (name, keyed)
+        assert await statuses(store, name, keyed) == ["poisoned", "pending"]
+        with pytest.raises(NotFound, match=parent):
+            await linked(store, pool, parent, job_id=JobId(unique("new")), unique_key="other")

@@ -17,14 +17,15 @@ from drumbeat.store.flow_rules import (
     state_when_done,
     state_when_requeued,
 )
+from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import MemoryState
 
 
-def expect_parents(state: MemoryState, jobs: Sequence[NewJob]) -> None:
-    """Raise NotFound if a job waits for a job that neither exists nor is in the same push."""
+def expect_parents(state: MemoryState, rows: JobRows, jobs: Sequence[NewJob]) -> None:
+    """Raise NotFound if a new job waits for a job that neither exists nor is in the same push. ``rows``: the pool's jobs."""
     pushed = {job.job_id for job in jobs}
     for job in jobs:
-        for parent in job.after:
+        for parent in job.after if rows.existing(job) is None else ():
             if parent not in pushed and state.find_job(parent) is None:
                 raise no_parent(parent)
 

@@ -27,7 +27,7 @@ class MemoryQueue(MemoryTable):
         for job in jobs:
             self._expect_pushable(pool_id, job)
         order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
-        expect_parents(self.state, jobs)
+        expect_parents(self.state, rows.jobs, jobs)
         payloads = [plain_json(job.payload, "payload") for job in jobs]
         ids: dict[int, JobId] = {}
         chosen: dict[JobId, JobId] = {}
@@ -108,11 +108,9 @@ class MemoryQueue(MemoryTable):
             raise AlreadyExists(f"job {job.job_id} already exists in pool {owner}; choose another id")
 
     def _add(self, rows: PoolRows, job: NewJob, payload: Any, parents: Sequence[JobId]) -> JobId:
-        if job.job_id is not None and job.job_id in rows.jobs.jobs:
-            return job.job_id
-        other = rows.jobs.holder(job.unique_key) if job.unique_key is not None else None
-        if other:
-            return other.job_id
+        existing = rows.jobs.existing(job)
+        if existing is not None:
+            return existing
         self.state.last_job += 1
         job_id = job.job_id or job_id_of(self.state.last_job)
         rows.jobs.numbers[job_id] = self.state.last_job

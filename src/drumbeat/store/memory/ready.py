@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 
-from drumbeat.core.job import UNFINISHED, Attempt, Job, JobId, JobStatus, RateLimit
+from drumbeat.core.job import UNFINISHED, Attempt, Job, JobId, JobStatus, NewJob, RateLimit
 from drumbeat.core.job_step import JobStep
 
 
@@ -130,6 +130,13 @@ class JobRows:
         """Return the unfinished job with this unique key; None if there is none."""
         job = self.jobs.get(self.keys.get(key, JobId("")))
         return job if job and job.status in UNFINISHED else None
+
+    def existing(self, new: NewJob) -> JobId | None:
+        """Return the id of the job with the new job's id or unique key; None if there is none."""
+        if new.job_id is not None and new.job_id in self.jobs:
+            return new.job_id
+        other = self.holder(new.unique_key) if new.unique_key is not None else None
+        return other.job_id if other else None
 
     def _list(self, job: Job) -> None:
         if job.job_id not in self._listed:

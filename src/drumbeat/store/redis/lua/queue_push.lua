@@ -1,5 +1,6 @@
 -- needs: jobs, lanes, verdicts, flows
 -- Check all ids before storing the first job. Ids, unique keys and queue are written in one script, so a key has one job.
+-- The parents of a job that exists already are not checked: they may be pruned by now.
 -- A row: document, lane, priority, run_at or nil, delay, max_attempts, max_crashes, unique key or nil, id or nil,
 -- ids of parents or nil, whether one parent is enough, what happens if a parent fails, workflow or nil. Parents come first.
 local pool, rows = ARGV[1], cmsgpack.unpack(ARGV[2])
@@ -12,12 +13,13 @@ for _, row in ipairs(rows) do
   if owner and owner ~= pool then
     refuse('AlreadyExists', 'job ' .. row[9] .. ' already exists in pool ' .. owner .. '; choose another id')
   end
-  for _, parent in ipairs(row[10] or {}) do
+  local is_known = number or (row[8] and call('HGET', key(pool, 'unique'), row[8]))
+  for _, parent in ipairs(not is_known and row[10] or {}) do
     local other = not chosen[parent] and number_of(parent)
     if not chosen[parent] and not (other and call('EXISTS', job_key(other)) == 1) then
       refuse('NotFound', 'after: there is no job \'' .. parent .. '\' to wait for; name a job that exists or is in the same push')
     end
-    if not number and not row[8] then has_kids[parent] = true end
+    if not row[8] then has_kids[parent] = true end
   end
   if row[9] then chosen[row[9]] = chosen[row[9]] or true end
 end
