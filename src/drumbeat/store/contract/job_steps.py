@@ -356,6 +356,33 @@ class SuspendedJobsContract(Given):
             await store.job_steps.send(job_id, "approval", object())
         assert await store.job_steps.list(job_id) == []
 
+    async def test_a_job_that_waits_twice_for_an_event_is_woken_after_one_wait_has_timed_out(
+        self, store: Store, pool: PoolRow
+    ) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+        waits = [await step_of(store, job, n, name="x", kind=StepKind.EVENT, finished_at=None) for n in (1, 2)]
+        over = await step_of(store, job, 1, name="x", kind=StepKind.EVENT, error="timed out")
+        for steps in (waits, waits, [over]):
+            await store.job_steps.record(holder(pool), steps)
+        await suspended(store, pool, job, DAY, seen_events=0)
+
+        assert await store.job_steps.send(job.job_id, "x", 7)
+
+        assert (await claimed(store, pool)).job_id == job.job_id
+
+    async def test_a_job_whose_waits_for_an_event_are_all_over_is_not_woken(self, store: Store, pool: PoolRow) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+        for finished_at in (None, await store.now()):
+            waits = [await step_of(store, job, n, name="x", kind=StepKind.EVENT, finished_at=finished_at) for n in (1, 11, 2)]
+            await store.job_steps.record(holder(pool), waits)
+        await suspended(store, pool, job, DAY, seen_events=0)
+
+        await store.job_steps.send(job.job_id, "x", 7)
+
+        assert await store.queue.claim(claiming(pool)) == []
+
     async def test_a_wait_for_an_event_ends_at_its_timeout(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         job = await awaiting(store, pool)
 

@@ -14,7 +14,7 @@ call('HSET', events_key(number), name, 'sent')
 call('HSET', steps_key(number), '-' .. sent, '{"position":-' .. sent .. ',"name":' .. quoted(name) .. ',"kind":"sent","result":' .. value
   .. ',"started_at":' .. int(at) .. ',"finished_at":' .. int(at) .. '}')
 call('HSET', job_key(number), 'steps', 1, 'events', sent)
-local due = known == 'wait' and row.status == 'pending' and call('ZSCORE', key(row.pool, 'delayed'), number)
+local due = known and row.status == 'pending' and call('ZSCORE', key(row.pool, 'delayed'), number)
 if due and tonumber(due) > at then
   call('ZADD', key(row.pool, 'delayed'), int(at), number)
   call('HSET', job_key(number), 'not_before', int(at))

@@ -33,7 +33,7 @@ local function steps_key(number)
   return prefix .. 'steps:' .. number
 end
 
--- The events of a job by name: ``sent``, or ``wait`` while the job waits for an event that was not sent yet.
+-- The events of a job by name: ``sent``, or the positions of the steps that wait for it, with a space around each.
 local function events_key(number)
   return prefix .. 'events:' .. number
 end
