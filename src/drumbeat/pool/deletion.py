@@ -8,7 +8,7 @@ from drumbeat.core.job import UNFINISHED, JobCounts, JobId
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.retention import Prunable
 from drumbeat.pool.engine_change import close_refused
-from drumbeat.pool.large.sweep import delete_pool_values
+from drumbeat.pool.large.sweep import delete_pool_values, list_pool_values
 from drumbeat.pool.large.values import LargeValues
 from drumbeat.store.flow_rules import needed_elsewhere
 from drumbeat.store.interface import Store
@@ -37,10 +37,11 @@ async def delete_pool(
             f"drain them, and run: drumbeat fleet beat {pool_id}"
         )
     await _expect_unneeded(store, pool_id, cancel=unfinished and left > 0)
+    values = [] if large is None else await list_pool_values(large, pool_id)
     await prune_all(store.upkeep, [pool_id], Prunable, timedelta(), on_progress)
     await store.pools.delete(pool_id, unfinished=unfinished)
     if large is not None:
-        await delete_pool_values(large, pool_id)
+        await delete_pool_values(large, values)
     return counts
 
 

@@ -1,7 +1,7 @@
 """Deletes large values that no job needs any more: their job was deleted by retention, or never pushed, or has expired."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -71,14 +71,20 @@ async def _sweep(
 
 
 async def _is_needed(values: LargeValues, key: ValueKey, pools: Mapping[PoolId, PoolRow], now: datetime) -> bool:
-    try:
-        job = await values.store.jobs.get(key.job_id)
-    except NotFound:
+    job = await _find_job(values, key)
+    if job is None:
         return False
     pool = pools.get(job.pool_id)
     if key.is_result and pool is not None and is_expired(pool, job, now) and not await _is_awaited(values.store, job):
         return False
     return str(key) in _references(job)
+
+
+async def _find_job(values: LargeValues, key: ValueKey) -> Job | None:
+    try:
+        return await values.store.jobs.get(key.job_id)
+    except NotFound:
+        return None
 
 
 async def _is_awaited(store: Store, job: Job) -> bool:
@@ -92,13 +98,30 @@ def _references(job: Job) -> set[str]:
     return {reference.key for reference in found if reference is not None}
 
 
-async def delete_pool_values(values: LargeValues, pool_id: PoolId) -> int:
-    """Delete all large values of a pool that was deleted. Returns how many."""
-    count = 0
+async def list_pool_values(values: LargeValues, pool_id: PoolId) -> Sequence[ValueKey]:
+    """List the large values that can be deleted with a pool. A young value without a job is left out: its push may follow, and
+    create the pool again."""
+    found: list[ValueKey] = []
+    now = values.clock.now()
     try:
         async for value in values.place.list(pool_prefix(await values.store_id(), pool_id), ""):
-            await values.place.delete(value.key)
-            count += 1
+            key = parse_key(value.key)
+            if key is not None and (now - value.modified >= MIN_AGE or await _find_job(values, key) is not None):
+                found.append(key)
     except LargeUnavailable as exc:
-        log.warning("failed to delete the large values of pool %s: %s; a later sweep deletes them", pool_id, exc)
+        log.warning("failed to list the large values of pool %s: %s; a later sweep deletes them", pool_id, exc)
+    return found
+
+
+async def delete_pool_values(values: LargeValues, keys: Sequence[ValueKey]) -> int:
+    """Delete these large values of a pool that was deleted, but not those that a job needs now. Returns how many."""
+    count = 0
+    try:
+        for key in keys:
+            job = await _find_job(values, key)
+            if job is None or str(key) not in _references(job):
+                await values.place.delete(str(key))
+                count += 1
+    except LargeUnavailable as exc:
+        log.warning("failed to delete large values of a deleted pool: %s; a later sweep deletes them", exc)
     return count
