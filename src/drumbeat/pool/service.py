@@ -377,8 +377,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         False, or while an unfinished job of another pool has a parent in this one (``unfinished`` first cancels the parents).
         Finished jobs and old rows are deleted in short steps, so that other processes can write in between; after each
         step, ``on_progress`` gets the number of rows deleted so far. Then one step deletes unfinished jobs and the pool.
-        If interrupted, call it again. If a job is pushed or a worker joins meanwhile, the last step may be refused; the
-        pool then stays, without the finished jobs and old rows.
+        If interrupted, call it again. If a job is pushed or a worker joins meanwhile, the last step may be refused.
         """
         from drumbeat.pool.deletion import delete_pool
 
