@@ -79,10 +79,18 @@ async def test_a_worker_that_runs_elsewhere_is_not_started_again(store: MemorySt
 
 
 async def test_a_worker_that_runs_in_a_process_of_this_host_is_not_started_again(store: MemoryStore, home: PoolRow) -> None:
-    await joined(store, "w1", host=socket.gethostname(), pid=os.getpid())
+    await joined(store, "w1", host=socket.gethostname(), pid=os.getppid())
 
     with pytest.raises(Refused, match="runs in another process"):
         await find_free_id(store, home, "w1")
+
+
+async def test_a_container_that_is_started_again_has_the_process_number_of_the_dead_one(
+    store: MemoryStore, home: PoolRow
+) -> None:
+    await joined(store, "w1", host=socket.gethostname(), pid=os.getpid())
+
+    assert await find_free_id(store, home, "w1") == "w1.2"
 
 
 async def test_a_worker_whose_process_died_here_is_marked_lost_and_started_again(store: MemoryStore, home: PoolRow) -> None:

@@ -1,5 +1,6 @@
 """JSON becomes what an annotation names, and what is JSON already stays as it is."""
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -86,3 +87,7 @@ def test_a_type_that_cannot_be_built_gets_plain_json() -> None:
     assert convert is not None
 
     assert convert({"x": 1}) == {"x": 1}
+
+
+def test_a_dict_of_another_kind_is_left_as_json() -> None:
+    assert converter("x", OrderedDict[int, str]) is None

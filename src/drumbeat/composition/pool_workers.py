@@ -100,4 +100,5 @@ def _sum(first: WorkerSummary, second: WorkerSummary) -> WorkerSummary:
         ended=first.ended + second.ended,
         finished=first.finished + second.finished,
         failed=first.failed + second.failed,
+        suspended=first.suspended + second.suspended,
     )

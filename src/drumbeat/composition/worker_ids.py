@@ -4,6 +4,7 @@ The row of an ended worker never lives again: that refuses the writes of its old
 under the same id gets a row of its own, whose id has a number: ``w1``, ``w1.2``, ``w1.3``.
 """
 
+import os
 import re
 import socket
 from datetime import datetime
@@ -50,7 +51,8 @@ async def _end_if_gone(store: Store, pool: PoolRow, row: Worker, now: datetime) 
 
 def _why_gone(pool: PoolRow, row: Worker, now: datetime) -> str | None:
     """Return why a live row's process is known to be gone; None if the process may run."""
-    if row.host == socket.gethostname() and row.pid is not None and not psutil.pid_exists(row.pid):
+    is_here = row.host == socket.gethostname() and row.pid is not None
+    if is_here and (row.pid == os.getpid() or not psutil.pid_exists(row.pid or 0)):  # in a container, each start can be pid 1
         return f"its process {row.pid} no longer runs on {row.host}; the worker was started again"
     if judge(row, now, pool.thresholds) is Health.LOST:
         return f"no heartbeat for {time_span(silence(row, now))}; the worker was started again"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import date, datetime, time
 from enum import Enum
 from typing import Any
@@ -44,13 +44,13 @@ def _kinds(hint: Any) -> typing.Iterator[Any]:
 def _is_converted(kind: Any) -> bool:
     if not isinstance(kind, type):
         return False
-    return kind is tuple or issubclass(kind, _STORED_AS_TEXT) or dataclasses.is_dataclass(kind) or _is_model(kind)
+    return issubclass(kind, (tuple, *_STORED_AS_TEXT)) or dataclasses.is_dataclass(kind) or _is_model(kind)
 
 
 def _has_other_keys(hint: Any) -> bool:
     """Whether a type has a dict in it with keys that are not text, such as ``dict[int, str]``: JSON has only text as keys."""
     parts = typing.get_args(hint)
-    is_dict = isinstance(origin := typing.get_origin(hint), type) and issubclass(origin, Mapping) and len(parts) == 2
+    is_dict = typing.get_origin(hint) in (dict, Mapping, MutableMapping) and len(parts) == 2
     return (is_dict and parts[0] not in (str, Any)) or any(map(_has_other_keys, parts))
 
 

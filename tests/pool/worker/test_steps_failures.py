@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -163,6 +163,49 @@ async def test_a_failure_in_the_background_that_the_handler_has_not_seen_is_not_
     assert (await pool.job(job_id)).result == "charged"
 
 
+async def gathered(*steps: Any) -> None:
+    await asyncio.gather(*steps)
+
+
+async def in_time(first: Any, second: Any) -> None:
+    await asyncio.wait_for(first, 10)  # noqa: TID251 - as handlers do
+    await asyncio.wait_for(second, 10)  # noqa: TID251
+
+
+@pytest.mark.parametrize("go_on", [gathered, in_time])
+async def test_a_caught_failure_is_final_also_if_the_handler_goes_on_in_other_tasks(
+    pool: TestPool, calls: Calls, go_on: Any
+) -> None:
+    async def order() -> str:
+        try:
+            return await step(calls.charge)
+        except StepFailed:
+            await go_on(step(calls.ship), step(calls.refuse))
+            return "refunded"
+
+    job_id = await pool.push(None)
+    await pool.run_until_empty(order)
+
+    assert (await pool.job(job_id)).result == "refunded"
+    assert calls.names == ["charge", "ship", "refuse", "refuse"]
+
+
+async def test_a_step_after_a_caught_failure_beside_a_sleep_runs_once(shop: Shop, calls: Calls) -> None:
+    async def branch() -> None:
+        with contextlib.suppress(StepFailed):
+            await step(calls.charge)
+        await step(calls.ship)
+
+    async def order() -> None:
+        await asyncio.gather(branch(), sleep(DAY))
+
+    job_id = await shop.desk.push(None)
+    await shop.work(shop.workload(order, mode=Mode.DRAIN))
+
+    assert (await shop.job(job_id)).status is JobStatus.PENDING
+    assert sorted(each.name.rpartition(".")[2] for each in await shop.desk.steps(job_id)) == ["charge", "ship", "sleep"]
+
+
 @pytest.mark.parametrize("executor", [ExecutorKind.ASYNC, ExecutorKind.THREADS])
 async def test_every_executor_knows_the_handlers_own_task(shop: Shop, calls: Calls, executor: ExecutorKind) -> None:
     async def order() -> str:
@@ -193,9 +236,24 @@ async def typed_tuple() -> tuple[str, str]:
     return ("a", "b")
 
 
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+async def named_tuple() -> Point:
+    return Point(1, 2)
+
+
 @pytest.mark.parametrize(
     ("function", "value"),
-    [(untyped_keys, {"1": "x"}), (typed_keys, {1: "x"}), (untyped_tuple, ["a", "b"]), (typed_tuple, ("a", "b"))],
+    [
+        (named_tuple, Point(1, 2)),
+        (untyped_keys, {"1": "x"}),
+        (typed_keys, {1: "x"}),
+        (untyped_tuple, ["a", "b"]),
+        (typed_tuple, ("a", "b")),
+    ],
 )
 async def test_a_step_returns_the_same_value_when_it_runs_and_when_it_is_read_back(
     pool: TestPool, function: Any, value: Any

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
-from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, JobStatus, NewJob
+from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import ExitCode, Holder, WorkerId, WorkerStatus
 from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.context import JobContext, JobFailure
-from drumbeat.pool.worker.options import ExecutorKind, Mode
+from drumbeat.pool.worker.in_flight import InFlight
+from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan
 from drumbeat.pool.worker.workload import IDLE
 from drumbeat.store.interface import ClaimRequest
 from pool.working import ME, POOL, Shop, me, seconds, settle
@@ -1142,3 +1144,16 @@ async def test_a_job_claimed_ahead_that_was_taken_away_is_not_begun(shop: Shop) 
 
         assert gate.begun == [1]
         assert {job.job_id for job in other} == {first, second}
+
+
+def test_a_job_that_must_run_alone_is_claimed_only_when_no_other_outcome_is_left_to_write() -> None:
+    held = InFlight(WorkPlan(concurrency=100), ManualClock(), timedelta(minutes=1))
+    held.next_is_alone = True
+    held.verdicts = [JobOutcome(token=Token(job_id=JobId(f"j{n}"), epoch=1), outcome=AttemptOutcome.DONE) for n in range(97)]
+
+    rooms = []
+    while held.verdicts:
+        held.take_verdicts()
+        rooms.append(held.room(0))
+
+    assert rooms == [0, 1]

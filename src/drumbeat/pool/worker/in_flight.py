@@ -177,8 +177,9 @@ class InFlight:
         return self._left == 0 and not self._held
 
     def room(self, lingering: int) -> int:
-        """Return how many more jobs the worker can claim now: 0 while it runs a job that must run alone."""
-        if self._runs_alone() or (self.next_is_alone and self.is_busy):
+        """Return how many more jobs the worker can claim now: 0 while it runs a job that must run alone, and before it claims
+        such a job, until the outcomes of all others are written or being written."""
+        if self._runs_alone() or (self.next_is_alone and (self.is_busy or self.verdicts)):
             return 0
         if self.next_is_alone:
             return 1 if self._left is None else min(self._left, 1)

@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import typing
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
@@ -27,6 +27,8 @@ RunInThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 
 A_MOMENT = timedelta(seconds=1)  #: a sleep of at most this long keeps its worker; the job is not suspended
 _IN_STEP: ContextVar[str | None] = ContextVar("drumbeat_step", default=None)  #: the name of the step that runs
+#: the last failed step of the current task, or of the task that started it, if it failed before the start
+_LAST_FAILED: ContextVar[JobStep | None] = ContextVar("drumbeat_failed_step", default=None)
 
 
 class JobSuspended(BaseException):
@@ -134,6 +136,7 @@ class AttemptSteps:
         #: failed steps, each with the task or thread that ran it: they are recorded if the handler goes on
         self._failed: dict[int, tuple[JobStep, object]] = {}
         self._running = 0  #: steps that run now
+        self._counting = threading.Lock()  #: a handler may have steps in several threads
         self._until_idle: list[Future[None]] = []  #: have a result when no step runs any more
         self._suspended: set[object] = set()  #: the tasks of the handler that sleep or wait for an event
 
@@ -147,20 +150,28 @@ class AttemptSteps:
         Raises StepFailed; InvalidInput if the result is no JSON, or if the recorded step has another name.
         """
         called = step_name(function) if name is None else _checked_name(name)
-        known, position = await self._begin(StepKind.STEP, called)
-        if known is not None and known.error is not None:
-            raise StepFailed(called, known.error)
-        if known is not None:
-            return _typed(function, known.result)
-        self._running += 1
-        try:
+        with self._counted():
+            known, position = await self._begin(StepKind.STEP, called)
+            if known is not None and known.error is not None:
+                raise StepFailed(called, known.error)
+            if known is not None:
+                return _typed(function, known.result)
             return await self._run(position, called, function, args, kwargs)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a step that runs. When none runs any more, the tasks that wait to be suspended go on."""
+        with self._counting:
+            self._running += 1
+        try:
+            yield
         finally:
-            self._running -= 1
-            if not self._running:
-                for each in self._until_idle:
-                    with contextlib.suppress(InvalidStateError):
-                        each.set_result(None)
+            with self._counting:
+                self._running -= 1
+                waiting = [] if self._running else self._until_idle
+            for each in waiting:
+                with contextlib.suppress(InvalidStateError):
+                    each.set_result(None)
 
     async def _run(
         self, position: int, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -240,14 +251,14 @@ class AttemptSteps:
     async def _begin(self, kind: StepKind, name: str) -> tuple[JobStep | None, int]:
         """Return what is recorded of the next step, and its position. First records the failures of earlier steps that the
         handler has caught. Raises InvalidInput if it is another step."""
-        if self.suspension is not None and (kind is StepKind.STEP or _current_task() in self._suspended):
+        if self.suspension is not None and (kind is StepKind.STEP or _place() in self._suspended):
             raise JobSuspended
         if (outer := _IN_STEP.get()) is not None:
             raise InvalidInput(
                 f"expected steps after each other, got {kind} {name!r} inside of step {outer!r}; call it in the handler"
             )
         self._check_unlocked(kind, name)
-        caught = [each for each, (_, place) in self._failed.items() if self._has_caught(place)]
+        caught = [each for each, (step, place) in self._failed.items() if self._has_caught(step, place)]
         failed = [self._failed.pop(each)[0] for each in caught]
         self._last += 1
         position, known = self._last, self._recorded.get(self._last)
@@ -260,29 +271,36 @@ class AttemptSteps:
             await self._write(each)
         return known, position
 
-    def _has_caught(self, place: object) -> bool:
-        """Whether the handler has caught the failure of a step that ran in another task or thread, or in this one.
+    def _has_caught(self, step: JobStep, place: object) -> bool:
+        """Whether the handler has caught the failure of a step, which ran in the task or thread ``place``.
 
-        A step that begins in the same task follows the failure. If it begins in the handler's own task, that task may have
-        received the error of another task (as by ``gather``), or not yet. A step in any other task runs beside.
+        A step that begins in the same task, or in one that it has started since, follows the failure. If it begins in the
+        handler's own task, that task may have received the error of another task (as by ``gather``), or not yet. A step in any
+        other task runs beside.
         """
-        here = _place()
-        if here == place or here != self._main():
-            return here == place
-        return not isinstance(place, asyncio.Task) or (place.done() and not place._log_traceback)  # noqa: SLF001
+        if _LAST_FAILED.get() is step:
+            return True
+        here, main = _place(), self._main()
+        if not isinstance(place, asyncio.Task):
+            return main in (here, place)
+        return here == main and place.done() and not place._log_traceback  # noqa: SLF001
 
     def _note_failure(self, position: int, name: str, started: datetime, exc: Exception) -> NoReturn:
         error = f"{type(exc).__name__}: {exc}"
-        self._failed[position] = _ended_step(position, name, started, self._now(), error=error), _place()
+        failed = _ended_step(position, name, started, self._now(), error=error)
+        self._failed[position] = failed, _place()
+        _LAST_FAILED.set(failed)
         raise StepFailed(name, error) from exc
 
     async def _suspend(self, suspension: Suspension) -> NoReturn:
         """End the attempt, but first let the steps finish that run at the same time, in other tasks of the handler."""
         self.suspension = suspension if self.suspension is None else self.suspension.or_earlier(suspension)
-        self._suspended.add(_current_task())
-        if self._running:
-            idle: Future[None] = Future()
+        self._suspended.add(_place())
+        idle: Future[None] = Future()
+        with self._counting:
             self._until_idle.append(idle)
+            must_wait = self._running > 0
+        if must_wait:
             await (asyncio.wrap_future(idle) if has_loop() else _blocking(idle))
         raise JobSuspended
 
@@ -338,10 +356,6 @@ def _place() -> object:
 async def _blocking(future: "Future[T]") -> T:
     """Wait for a future in a thread without an event loop."""
     return future.result()
-
-
-def _current_task() -> object:
-    return asyncio.current_task() if has_loop() else None
 
 
 def has_loop() -> bool:
