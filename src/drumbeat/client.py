@@ -146,7 +146,7 @@ class Connection:
     async def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:
         """Record in a pool which ``module:function`` runs which type of job. The pool is created if it does not exist."""
         plane = await self._open()
-        await record_handlers(plane.store, plane.clock, plane.pool(name), handlers, process_name())
+        await record_handlers(plane.store, plane.pool(name), handlers)
 
     async def _open(self) -> ControlPlane:
         async with self._opening:

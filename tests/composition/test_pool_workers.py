@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from drumbeat.composition.base import WorkerSummary
 from drumbeat.composition.plane import ControlPlane
-from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
+from drumbeat.composition.pool_workers import PoolWork, PoolWorkers, _sum
 from drumbeat.core.worker import ExitCode, WorkerId
 from drumbeat.pool.worker.options import Mode, WorkPlan
 
@@ -40,3 +41,12 @@ async def test_when_one_worker_ends_in_mode_loop_the_others_are_told_to_end() ->
 
     assert [each.worker_id for each in done] == ["well", "stuck"]
     assert ("well", "the worker of pool stuck has ended") in workers.told
+
+
+def test_the_rounds_of_a_drain_are_added_up() -> None:
+    first, second = (
+        WorkerSummary(worker_id=WorkerId(name), code=ExitCode.CLEAN, ended=10, finished=5, failed=3, suspended=2)
+        for name in ("w1", "w1.2")
+    )
+
+    assert _sum(first, second) == replace(second, ended=20, finished=10, failed=6, suspended=4)

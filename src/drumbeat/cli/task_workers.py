@@ -10,7 +10,6 @@ from shlex import quote
 from typing import Any
 
 from drumbeat.client import Mode, WorkPlan, record_handlers, remove_task_handlers
-from drumbeat.composition.base import process_name
 from drumbeat.composition.plane import ControlPlane, WorkerSummary
 from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
 from drumbeat.core.errors import InvalidInput, NotFound, StoreError
@@ -111,7 +110,7 @@ async def _work_on_tasks(
 async def _pool_work(plane: ControlPlane, name: str, tasks: Sequence[Task[..., Any]], changes: Mapping[str, Any]) -> PoolWork:
     pool = plane.pool(name)
     specs = {task.task_name: task.handler_name for task in tasks if task.handler_name is not None}
-    await record_handlers(plane.store, plane.clock, pool, specs, process_name())
+    await record_handlers(plane.store, pool, specs)
     plan: WorkPlan = replace(await pool.plan(), **{**changes, "mode": Mode(changes["mode"])})
     return PoolWork(pool=name, plan=plan, handlers=task_handlers(tasks))
 
@@ -127,9 +126,7 @@ async def _remove_undefined(plane: ControlPlane, module: str, by_pool: Mapping[s
     tasks = [task for each in by_pool.values() for task in each]
     for row in await plane.store.pools.list(PoolKind.JOBS):
         pool = plane.pool(row.pool_id)
-        gone = await remove_task_handlers(
-            plane.store, plane.clock, pool, lambda handler: is_undefined(handler, module, tasks), process_name()
-        )
+        gone = await remove_task_handlers(pool, lambda handler: is_undefined(handler, module, tasks))
         for kind in gone:
             print(_removed(kind, row.pool_id, module, await _count_open(plane, row.pool_id, kind)), file=sys.stderr)
 

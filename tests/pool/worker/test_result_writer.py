@@ -39,11 +39,6 @@ class PickyQueue:
 
 
 @pytest.fixture
-async def shop() -> Shop:
-    return await Shop().opened()
-
-
-@pytest.fixture
 def queue(shop: Shop) -> PickyQueue:
     return PickyQueue(shop.store.queue)
 

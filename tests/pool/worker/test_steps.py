@@ -1,14 +1,12 @@
 """Durable steps of a job: what is run once, what is kept, and how a job goes on."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
-import drumbeat.testing
 from drumbeat import JobContext, JobFailure, StepFailed, sleep, step, wait_for
 from drumbeat.core.errors import AlreadyExists, InvalidInput, Refused, StoreUnavailable
 from drumbeat.core.job import AttemptOutcome, JobStatus
@@ -20,12 +18,6 @@ from pool.working import Shop, me, seconds, settle
 
 DONE, FAILED, SUSPENDED = AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.SUSPENDED
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[TestPool]:
-    async with drumbeat.testing.pool() as made:
-        yield made
 
 
 class Shelf:
@@ -349,11 +341,6 @@ async def test_a_handler_that_goes_on_after_a_suspension_is_suspended_all_the_sa
     ran = await pool.run_until_empty(order)
 
     assert [(each.outcome, each.result) for each in ran] == [(SUSPENDED, None), (DONE, "slept")]
-
-
-@pytest.fixture
-async def shop() -> Shop:
-    return await Shop().opened()
 
 
 async def test_a_worker_that_died_leaves_its_finished_steps_to_the_next(shop: Shop, shelf: Shelf) -> None:

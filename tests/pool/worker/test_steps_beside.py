@@ -3,13 +3,11 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-import drumbeat.testing
 from drumbeat import JobContext, JobFailure, StepFailed, sleep, step, wait_for
 from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.pool.worker.log_context import CURRENT_JOB
@@ -19,17 +17,6 @@ from pool.working import Shop, settle
 
 DONE, FAILED, SUSPENDED = AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.SUSPENDED
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[TestPool]:
-    async with drumbeat.testing.pool() as made:
-        yield made
-
-
-@pytest.fixture
-async def shop() -> Shop:
-    return await Shop().opened()
 
 
 async def gathered(*work: Any) -> None:

@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
-import drumbeat.testing
 from drumbeat import JobContext, StepFailed, sleep, step
 from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.pool.worker.options import ExecutorKind, Mode
@@ -19,17 +17,6 @@ from pool.working import Shop
 
 DONE, FAILED = AttemptOutcome.DONE, AttemptOutcome.FAILED
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[TestPool]:
-    async with drumbeat.testing.pool() as made:
-        yield made
-
-
-@pytest.fixture
-async def shop() -> Shop:
-    return await Shop().opened()
 
 
 class Calls:

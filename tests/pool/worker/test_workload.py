@@ -21,11 +21,6 @@ from drumbeat.store.interface import ClaimRequest
 from pool.working import ME, POOL, Shop, me, seconds, settle
 
 
-@pytest.fixture
-async def shop() -> Shop:
-    return await Shop().opened()
-
-
 async def double(n: int) -> int:
     return 2 * n
 

@@ -51,7 +51,7 @@ class Claims:
 
     @property
     def worker_meta(self) -> Mapping[str, Any]:
-        """The job types that the worker runs, unless it runs every type, and those whose handler it cannot load."""
+        """Fields for the worker's row: its job types (none if it runs every type), and types whose handler does not load."""
         types = {TYPES: sorted(self.types)} if self.types else {}
         return {**types, NOT_LOADED: {**self.not_loaded}} if self.not_loaded else types
 

@@ -9,27 +9,12 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
-from drumbeat.pool.large.files import FilePlace
 from drumbeat.pool.large.place import ValueKey
 from drumbeat.pool.large.values import LargeValues
-from drumbeat.pool.plugins import PoolPlugins
-from drumbeat.store.memory import MemoryStore
 from drumbeat.store.memory.pools import MemoryPools
 from drumbeat.testing import TestPool
 
 BIG = {"text": "x" * 5000}
-
-
-@pytest.fixture
-async def values(tmp_path: Path, clock: ManualClock) -> LargeValues:
-    return LargeValues(place=FilePlace(tmp_path), store=MemoryStore(clock), clock=clock, max_inline=1024)
-
-
-@pytest.fixture
-async def pool(values: LargeValues, clock: ManualClock) -> TestPool:
-    opened = TestPool(values.store, clock, "papers", PoolPlugins(large=values))
-    await opened.create()
-    return opened
 
 
 def files(place: Path) -> list[Path]:
@@ -37,7 +22,7 @@ def files(place: Path) -> list[Path]:
 
 
 async def test_a_job_pushed_right_after_the_deletion_keeps_its_value(
-    pool: TestPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: TestPool, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process pushes once the pool's row is gone, which creates the pool again."""
     await pool.push(BIG)
@@ -53,7 +38,7 @@ async def test_a_job_pushed_right_after_the_deletion_keeps_its_value(
         await pool.delete(unfinished=True)
 
     assert (await pool.job(pushed[0])).payload == BIG
-    assert len(files(tmp_path)) == 1
+    assert len(files(place)) == 1
 
 
 async def test_a_job_pushed_again_under_its_own_id_keeps_its_value(pool: TestPool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,15 +60,15 @@ async def test_a_job_pushed_again_under_its_own_id_keeps_its_value(pool: TestPoo
 
 @pytest.mark.parametrize(("minutes", "left"), [(5, 1), (15, 0)])
 async def test_a_value_whose_job_is_not_pushed_yet_is_kept_for_some_minutes(
-    pool: TestPool, values: LargeValues, clock: ManualClock, tmp_path: Path, minutes: int, left: int
+    pool: TestPool, values: LargeValues, clock: ManualClock, place: Path, minutes: int, left: int
 ) -> None:
     await pool.push(BIG)
     key = ValueKey(store_id=await values.store_id(), pool_id=PoolId("papers"), job_id=JobId("later"), name="payload-0")
     await values.place.write(str(key), b"{}")
     then = (clock.now() - timedelta(minutes=minutes)).timestamp()
-    for path in files(tmp_path):
+    for path in files(place):
         os.utime(path, (then, then))
 
     await pool.delete(unfinished=True)
 
-    assert len(files(tmp_path)) == left
+    assert len(files(place)) == left

@@ -32,23 +32,6 @@ BIG = {"text": "x" * 5000}
 DAY = timedelta(days=1)
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "large"
-
-
-@pytest.fixture
-async def values(place: Path, clock: ManualClock) -> LargeValues:
-    return LargeValues(place=FilePlace(place), store=MemoryStore(clock), clock=clock, max_inline=1024)
-
-
-@pytest.fixture
-async def pool(values: LargeValues, clock: ManualClock) -> TestPool:
-    opened = TestPool(values.store, clock, "papers", PoolPlugins(large=values))
-    await opened.create()
-    return opened
-
-
 def files(place: Path) -> list[Path]:
     return sorted(place.rglob("*.json"))
 
