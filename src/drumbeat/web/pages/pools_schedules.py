@@ -33,7 +33,7 @@ class SchedulePanel:
     def __init__(self, app: AppState, pool_id: PoolId) -> None:
         self._app, self._schedules = app, app.plane.pool(pool_id).schedules
         heading("Schedules", 2)
-        self._problem = ui.label("").props("role=status").classes("text-warning whitespace-pre-line")
+        self._problem = ui.label("").props("role=status").classes("text-warning").style("white-space: pre-line")
         none = ui.label("No schedules. Add one with: drumbeat pool schedule add").classes("faint")
         actions = {"Pause": self._pause, "Resume": self._resume, "Remove": self._remove}
         table = PageTable("Schedules", _SCHEDULES, key=lambda row: row.name, actions=actions)
