@@ -23,18 +23,18 @@ $(BIN)/.ready: pyproject.toml constraints.txt src/drumbeat/bench/driver/core.c
 demo: $(BIN)/.ready ## how many connections does a database take? Found in a minute by two workers, on SQLite
 	@$(BIN)/drumbeat demo
 
-test: $(BIN)/.ready ## every test, on real servers it starts itself
+test: $(BIN)/.ready ## the tests, on real servers it starts itself; make soak runs the longest too
 	@echo "drumbeat: running the tests (PostgreSQL comes from a wheel and is started on a free loopback port)"
-	@$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -q
+	@$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -q -m "not soak"
 
-soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: in random order, many more seeds and examples
+soak: $(BIN)/.ready ## every test, the longest too, with all the rounds of chance there are: in random order, many more seeds and examples
 	@DRUMBEAT_THOROUGH=1 DRUMBEAT_ORDER_SEED=$${DRUMBEAT_ORDER_SEED:-$$(date +%s)} $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -q
 
 test-engines: $(BIN)/.ready ## the spawners on real engines, which it installs and starts itself: OpenSSH, Docker, Slurm, Ray
-	@DRUMBEAT_TEST_ENGINES=1 $(BIN)/python -m pytest -q tests/spawn/ssh tests/engines
+	@DRUMBEAT_TEST_ENGINES=1 $(BIN)/python -m pytest -q tests/spawn/ssh tests/engines tests/e2e/test_engines_ssh.py
 
 SNOWFLAKE := tests/bench/targets/test_snowflake.py tests/store/test_snowflake.py
-SNOWFLAKE_EMULATED := tests/store/test_snowflake_own.py tests/e2e/test_bench_snowflake.py tests/e2e/test_bench_snowflake_store.py
+SNOWFLAKE_EMULATED := tests/store/test_snowflake_own.py tests/store/test_snowflake_killed.py tests/e2e/test_bench_snowflake.py tests/e2e/test_bench_snowflake_store.py
 
 test-snowflake: $(BIN)/.ready ## the Snowflake suites, on the account in DRUMBEAT_TEST_SNOWFLAKE_URL or on an emulator; says what an account costs
 	@$(BIN)/python tests/snowflake_account.py

@@ -15,7 +15,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -45,6 +45,7 @@ collect_ignore = (
     else [  # `make test-snowflake` runs these: the emulator takes 10 ms and more for a statement
         "bench/targets/test_snowflake.py",
         "store/test_snowflake.py",
+        "store/test_snowflake_killed.py",
         "store/test_snowflake_own.py",
         "e2e/test_bench_snowflake.py",
         "e2e/test_bench_snowflake_store.py",
@@ -55,17 +56,7 @@ _QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machin
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(process_state.Guard())
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Nothing that is collected is garbage: looking for it took a quarter of the time, and it is not looked through again."""
-    gc.disable()  # noqa: TID251  (this process is the tests' own)
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-        gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # as often as usual would be a quarter of the time: among so many tests a look takes long
 
 
 @pytest.hookimpl(wrapper=True)

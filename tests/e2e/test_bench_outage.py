@@ -9,7 +9,7 @@ from drumbeat.core.run import RunStatus
 from e2e.bench import bench, document, fill, output
 from servers.postgres import PostgresServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 
 async def test_an_outage_shows_in_availability_and_misses_its_objective(

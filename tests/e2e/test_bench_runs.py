@@ -80,6 +80,7 @@ async def test_ctrl_c_cancels_the_run_and_leaves_nobody(postgres_url: str, tmp_p
     assert "Traceback" not in err
 
 
+@pytest.mark.soak
 async def test_workers_left_by_a_killed_orchestrator_end_when_the_run_is_stopped(postgres_url: str, tmp_path: Path) -> None:
     async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path) as made:
         command = made.run(document(await fill(postgres_url), timing={"warmup_seconds": 0, "duration_seconds": 600}), "--json")
@@ -135,6 +136,7 @@ async def test_sharded_workers_ask_for_keys_of_their_own_partition(postgres_url:
     assert await sql(postgres_url, "SELECT count(DISTINCT k <= 500) FROM asked") == 2
 
 
+@pytest.mark.soak
 async def test_a_missed_throughput_ends_run_and_watch_with_the_same_code(postgres_url: str, tmp_path: Path) -> None:
     """Eight connections that sleep between operations never reach a million operations a second."""
     missed = document(

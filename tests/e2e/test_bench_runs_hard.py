@@ -30,6 +30,7 @@ def roomy_postgres() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.mark.soak
 async def test_five_workers_of_two_hundred_connections_are_exactly_that_and_leave_nothing(
     roomy_postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -61,6 +62,7 @@ async def connected(target: str, connections: int) -> bool:
     return int(await sql(target, _OURS)) == connections
 
 
+@pytest.mark.soak
 async def test_hosts_that_are_all_overloaded_exhaust_the_run(postgres_url: str, tmp_path: Path) -> None:
     rails = {"mode": "soft", "max_cpu_percent": 1, "interval_seconds": 1, "act_patience": 1, "patience_intervals": 3}
     async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path) as made:
@@ -129,6 +131,7 @@ def containers(tmp_path: Path) -> Iterator[Containers]:
     made.remove()
 
 
+@pytest.mark.soak
 async def test_one_overloaded_worker_is_backed_off_and_the_run_survives(
     postgres_url: str, tmp_path: Path, containers: Containers
 ) -> None:

@@ -17,6 +17,8 @@ from servers.places import free_port
 from servers.snowflake import PASSWORD, USER, SnowflakeServer
 from spawn.ssh.conftest import sshd as sshd
 
+pytestmark = pytest.mark.soak
+
 TEMPLATE = """
 name: quick
 target: {{url: "{url}"}}

@@ -33,6 +33,7 @@ async def carries_on(running: Fleet, before: Sequence[Worker]) -> None:
     assert [await running.samples_missing(worker) for worker in after] == [[] for _ in after]
 
 
+@pytest.mark.soak
 async def test_twenty_workers_carry_on_when_postgresql_was_gone_for_twenty_seconds(
     private_postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ async def test_workers_carry_on_when_sqlite_was_locked_by_another_process_for_fi
         await carries_on(running, before)
 
 
+@pytest.mark.soak
 async def test_a_worker_stopped_for_forty_seconds_is_stale_then_healthy_and_for_seventy_is_lost(
     url: str, tmp_path: Path
 ) -> None:

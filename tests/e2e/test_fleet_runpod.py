@@ -128,6 +128,7 @@ async def test_a_daemon_rents_pods_for_jobs_and_gives_them_back(store_url: str, 
         assert KEY not in everything
 
 
+@pytest.mark.soak
 async def test_single_beats_do_the_same_and_a_plan_or_a_kill_reach_the_same_pods(store_url: str, tmp_path: Path) -> None:
     async with open_store(store_url) as store, pods_here(tmp_path) as (simulator, variables):
         rented = Rented(store, store_url, tmp_path, variables)
@@ -152,6 +153,7 @@ async def test_single_beats_do_the_same_and_a_plan_or_a_kill_reach_the_same_pods
         assert sorted(job.result["n"] for job in done) == list(range(JOBS))
 
 
+@pytest.mark.soak
 async def test_a_volume_of_which_a_pods_worker_tells_that_it_is_full_is_made_larger(store_url: str, tmp_path: Path) -> None:
     disk = Path("/dev/shm") if Path("/dev/shm").is_dir() else tmp_path
     volume = {"RUNPOD_NETWORK_VOLUME_ID": "vol1", "RUNPOD_VOLUME_MOUNT_PATH": str(disk), "STORAGE_MIN_FREE_GB": "1e9"}
