@@ -25,7 +25,7 @@ demo: $(BIN)/.ready ## how many connections does a database take? Found in a min
 
 test: $(BIN)/.ready ## the tests, on real servers it starts itself; make soak runs the longest too
 	@echo "drumbeat: running the tests (PostgreSQL comes from a wheel and is started on a free loopback port)"
-	@$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -q -m "not soak"
+	@$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder -q -m "not soak"
 
 soak: $(BIN)/.ready ## every test, the longest too, with all the rounds of chance there are: in random order, many more seeds and examples
 	@DRUMBEAT_THOROUGH=1 DRUMBEAT_ORDER_SEED=$${DRUMBEAT_ORDER_SEED:-$$(date +%s)} $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -q

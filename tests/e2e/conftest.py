@@ -8,6 +8,9 @@ import pytest
 from drumbeat.store import open_store
 from servers.redis import RedisServer
 
+#: For tests of processes rather than of the store: make test runs them on SQLite, make soak on PostgreSQL too.
+postgres_in_soak = pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True)
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:

@@ -163,6 +163,7 @@ async def refused(made: Bench, given: dict[str, Any]) -> tuple[int, str]:
     return code, out + err
 
 
+@pytest.mark.soak
 async def test_a_database_that_cannot_be_used_is_said_in_a_line(postgres: PostgresServer, tmp_path: Path) -> None:
     target = await fill(postgres.new_database())
     if not postgres.sql("SELECT 1 FROM pg_roles WHERE rolname = 'somebody'"):

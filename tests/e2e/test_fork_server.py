@@ -13,6 +13,7 @@ import pytest
 from drumbeat.core.pool import PRESETS, PoolKind
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.spawn.fork_wire import SOCKET
+from e2e.conftest import postgres_in_soak
 from e2e.processes import PATIENCE, cleared_away, eventually
 from e2e.test_pool_beats import POOL, Place, place
 
@@ -61,6 +62,7 @@ def patient(url: str, folder: Path) -> AbstractAsyncContextManager[Place]:
     return place(url, folder, "hold", PRESETS[PoolKind.JOBS])
 
 
+@postgres_in_soak
 async def test_a_worker_is_forked_from_the_server_and_works_like_any_other(url: str, tmp_path: Path) -> None:
     async with patient(url, tmp_path) as here:
         server = here.command("pool", "forkserver")
@@ -80,6 +82,7 @@ async def test_a_worker_is_forked_from_the_server_and_works_like_any_other(url: 
 
 
 @pytest.mark.slow
+@postgres_in_soak
 async def test_a_trigger_keeps_a_server_for_the_pushes_that_follow(url: str, tmp_path: Path) -> None:
     async with patient(url, tmp_path) as here:
         (tmp_path / "triggers.yml").write_text(WARM)
@@ -103,6 +106,7 @@ async def _is_gone(here: Place) -> bool:
     return not await serves(here)
 
 
+@postgres_in_soak
 async def test_without_a_server_the_worker_of_a_push_is_forked_by_its_checker(url: str, tmp_path: Path) -> None:
     async with patient(url, tmp_path) as here:
         worker = await next_worker(here)

@@ -21,6 +21,7 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.pool.due_jobs import is_watched
 from drumbeat.settings import Settings
+from e2e.conftest import postgres_in_soak
 from e2e.processes import PATIENCE, cleared_away, eventually
 
 POOL = PoolId("papers")
@@ -139,6 +140,7 @@ def most_at_once(rows: Sequence[Worker]) -> int:
     return most
 
 
+@postgres_in_soak
 async def test_retries_and_delayed_jobs_start_workers_without_cron(url: str, tmp_path: Path) -> None:
     async with place(url, tmp_path, "flaky") as here:
         await here.push(2, backoff=Backoff(first=timedelta(seconds=2)))
@@ -155,6 +157,7 @@ async def unwatched(here: Place) -> bool:
     return not await is_watched(here.plane.store, POOL)
 
 
+@postgres_in_soak
 async def test_ten_jobs_are_done_by_at_most_three_workers_after_one_check(url: str, tmp_path: Path) -> None:
     async with place(url, tmp_path) as here:
         await here.push(10)
@@ -170,6 +173,7 @@ async def test_ten_jobs_are_done_by_at_most_three_workers_after_one_check(url: s
         assert len(rows) == 10
 
 
+@postgres_in_soak
 async def test_two_checkers_and_a_cron_tick_at_once_never_start_more_than_the_cap(url: str, tmp_path: Path) -> None:
     async with place(url, tmp_path) as here:
         await here.push(12, seconds=0.3)
@@ -187,6 +191,7 @@ async def test_two_checkers_and_a_cron_tick_at_once_never_start_more_than_the_ca
         assert most_at_once(await here.workers()) <= CAP
 
 
+@postgres_in_soak
 async def test_a_push_is_enough_where_a_trigger_waits_for_it(url: str, tmp_path: Path) -> None:
     async with place(url, tmp_path) as here:
         await here.run("pool", "push", POOL, json.dumps({"seconds": 0}))
@@ -196,6 +201,7 @@ async def test_a_push_is_enough_where_a_trigger_waits_for_it(url: str, tmp_path:
         assert (tmp_path / "state" / "triggers" / "local_subprocess.log").read_text().startswith('{"papers": {"led": true')
 
 
+@postgres_in_soak
 async def test_a_killed_workers_job_is_taken_back_by_the_reaper_and_done_by_another(url: str, tmp_path: Path) -> None:
     async with place(url, tmp_path) as here:
         await here.push(1, seconds=30)
@@ -227,6 +233,7 @@ async def _is_claimed(here: Place) -> bool:
 
 
 @pytest.mark.slow
+@postgres_in_soak
 async def test_a_job_that_kills_its_workers_is_poisoned_at_its_limit(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from adapters.flatmachines.example import PATIENCE, Example
 from drumbeat.core.job import JobStatus
 from drumbeat.core.worker import WorkerStatus
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(600)]
 
 
 async def test_the_seeds_verification_list(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from servers.openssh import OpenSshServer
 from spawn.ssh.conftest import settings_at
 
 
+@pytest.mark.soak
 class TestSshSpawner(SurvivorContract, PoolListContract):
     @pytest.fixture
     def controllers(self, sshd: OpenSshServer, tmp_path: Path) -> Controllers:
