@@ -34,7 +34,7 @@ test-engines: $(BIN)/.ready ## the spawners on real engines, which it installs a
 	@DRUMBEAT_TEST_ENGINES=1 $(BIN)/python -m pytest -q tests/spawn/ssh tests/engines tests/e2e/test_engines_ssh.py
 
 SNOWFLAKE := tests/bench/targets/test_snowflake.py tests/store/test_snowflake.py
-SNOWFLAKE_EMULATED := tests/store/test_snowflake_own.py tests/store/test_snowflake_killed.py tests/e2e/test_bench_snowflake.py tests/e2e/test_bench_snowflake_store.py
+SNOWFLAKE_EMULATED := tests/store/test_snowflake_own.py tests/store/test_snowflake_killed.py tests/e2e/test_bench_snowflake.py tests/e2e/test_bench_snowflake_store.py tests/spawn/spcs
 
 test-snowflake: $(BIN)/.ready ## the Snowflake suites, on the account in DRUMBEAT_TEST_SNOWFLAKE_URL or on an emulator; says what an account costs
 	@$(BIN)/python tests/snowflake_account.py

@@ -15,6 +15,7 @@ from spawn.spcs.faults import Loses
 from spawn.spcs.server import AccountServer, served
 
 
+@pytest.mark.soak
 class TestSpcsSpawner(SurvivorContract, PoolListContract):
     @pytest.fixture
     def server(self, account: SpcsAccount, monkeypatch: pytest.MonkeyPatch) -> Iterator[AccountServer]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from drumbeat.bench.model import FailThreshold, GuardrailMode, LoadMode, ScalingMode
@@ -78,6 +79,7 @@ _CONCURRENCY, _QPS, _SEARCH = LoadMode.CONCURRENCY, LoadMode.QPS, LoadMode.FIND_
 _GUARDED = _scaled(ScalingMode.AUTO, ScalingMode.BOUNDED)
 
 
+@cache
 def enum_of(block: str, name: str) -> tuple[str, ...]:
     """Return the allowed values of a template field, from the template schema."""
     found = template_schema()["$defs"][block]["properties"][name]["enum"]
