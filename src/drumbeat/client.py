@@ -124,7 +124,7 @@ class Connection:
         return open_plugins(self._settings, store, self._clock, self._middleware, self._on_loop)
 
     async def _on_loop(self, work: Coroutine[Any, Any, str]) -> str:
-        """Run a call of the store on the event loop of the store: ``push_on`` may be awaited on another one."""
+        """Run a call of the store on the store's event loop, because ``push_on`` can be awaited on another event loop."""
         return await (work if self.loop is None or self.loop.is_current else self.loop.run_async(work))
 
     async def _check_engine(self, engines: str) -> None:

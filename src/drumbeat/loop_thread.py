@@ -37,7 +37,7 @@ class LoopThread:
         return threading.current_thread() is self._thread
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and wait for its result. Raises InvalidInput in the thread of the loop, and after ``close``."""
+        """Run a coroutine and wait for its result. Raises InvalidInput if called in the loop's thread, or after ``close``."""
         ended = threading.Event()
         future = self.submit(_with_event(work, ended), work)
         try:
@@ -52,7 +52,7 @@ class LoopThread:
         return await asyncio.wrap_future(self.submit(work))
 
     def submit(self, work: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, Any]) -> "Future[T]":
-        """Start a coroutine on the loop. If it cannot be started, it and ``others``, which it awaits, are closed."""
+        """Start ``work`` on the loop. If that is impossible, closes it and ``others``, which it awaits. Raises InvalidInput."""
         problem = None
         if self.is_current:
             problem = "a blocking connection cannot be used in its own event loop; use drumbeat.connect and await"
@@ -85,10 +85,10 @@ class LoopThread:
 
 
 class ConnectionLoop:
-    """Runs the calls of one blocking connection. The connection is closed when all objects that hold this one are gone."""
+    """Runs the calls of one blocking connection. The connection is closed when no object refers to the ConnectionLoop."""
 
     def __init__(self, loop: LoopThread, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """``close`` closes the connection, on the loop. Nothing that it refers to may refer to this object."""
+        """``close`` closes the connection, on the loop. It must not refer to this object, which would then never be freed."""
         self._loop = loop
         self._close = close
         weakref.finalize(self, _close_abandoned, loop, close).atexit = False
@@ -105,7 +105,7 @@ class ConnectionLoop:
 
 
 def _close_abandoned(loop: LoopThread, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Close a connection that its user has left open. A forked process leaves the connection of its parent alone."""
+    """Close a connection that its user left open. Does nothing in a forked process: the connection belongs to its parent."""
     if loop.is_running:
         loop.close_after(close)
         message = "a blocking connection was not closed; call its close() or use it in a with block"
@@ -120,7 +120,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def refuse_in_loop(call: str, instead: str) -> None:
-    """Raise InvalidInput in a thread whose event loop runs: a call that waits long would block it, and all that runs there."""
+    """Raise InvalidInput if an event loop runs in this thread: a long call would block the loop and all its tasks."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

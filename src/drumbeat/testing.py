@@ -36,7 +36,7 @@ Function = Callable[..., Any]
 _WORKER = WorkerId("test-worker")
 _LEASE = timedelta(days=365)
 _PAGE = 10_000  #: jobs per read
-_ENDLESS = LONGEST_WAIT / 2  #: a job that is delayed for longer waits for an event without a timeout
+_ENDLESS = LONGEST_WAIT / 2  #: a job delayed for longer than this is taken to wait for an event without a timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class TestPool(Pool):
 
 
 class _Inline:
-    """Runs handlers in the test's own task, one at a time."""
+    """Runs handlers in the asyncio task of the test, one at a time."""
 
     lingering = 0
 
@@ -200,7 +200,7 @@ class _Inline:
 
 
 class _Steps:
-    """Records the steps of jobs, one at a time."""
+    """Reads and records the durable steps of jobs, with one write for each step; a sleep only moves the clock."""
 
     def __init__(self, store: Store, clock: ManualClock, holder: Holder) -> None:
         self._store = store

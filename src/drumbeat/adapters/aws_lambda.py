@@ -1,6 +1,7 @@
 """Runs beats (passes that start, reap or scale workers) in AWS Lambda.
 
-Set the function's handler to ``drumbeat.adapters.aws_lambda.handler``, and its environment variable DRUMBEAT_STORE.
+Set the function's handler to ``drumbeat.adapters.aws_lambda.handler``, and its environment variable DRUMBEAT_STORE to the
+URL of the store.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
 
     The event is a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
 
-    Workers that the function starts end with it, so the function waits for them until its time limit. If jobs take longer, let
-    the function only mark workers lost (reap), and start workers (check) on a machine where they can keep running.
+    Workers that the function starts end when the function ends, so it waits for them, at most until its time limit. If jobs
+    take longer, let the function only mark workers lost (reap), and start the workers (check) from another machine.
     """
     return asyncio.run(_answer(event, _time_left(context)))
 

@@ -207,8 +207,8 @@ class BenchService:
     ) -> RunStatus:
         """Control a run from this process until the run has ended or ``leave`` is set (another process can then take over).
 
-        Once ``hurry`` is set, an engine on other machines that does not answer is not waited for: ``leave`` is set after a few
-        seconds."""
+        Once ``hurry`` is set, this process no longer waits for an engine on other machines: if the engine does not answer
+        within a few seconds, ``leave`` is set."""
         run = await self._store.runs.get(run_id)
         await self._set_warehouse(run)
         async with self._spawner_of(run) as spawner:
@@ -228,7 +228,7 @@ class BenchService:
         return status
 
     async def _leave_silent(self, spawner: PromptSpawner, hurry: asyncio.Event, leave: asyncio.Event) -> None:
-        """Set ``leave`` if the run has not ended a few seconds after ``hurry`` was set and the engine does not answer."""
+        """Once ``hurry`` is set, check every few seconds whether the engine answers; if it does not, set ``leave``."""
         await hurry.wait()
         while not leave.is_set():
             await self._clock.sleep(_SILENT_FOR)
@@ -259,7 +259,7 @@ class BenchService:
         return await read_executions(self._store, run_id, ExecutionQuery(**query))
 
     async def enrich(self, run_id: RunId, limit: timedelta = HISTORY_LIMIT) -> Result:
-        """Try again to add to a run's result how much the database's own counters rose during the run."""
+        """Try again to add the database's own figures (counters or statement history) to a run's result. Raises NotFound."""
         run = await self._store.runs.get(run_id)
         return await enrich(self._store, run_id, lambda: self._connections.open(_target(run)), self._clock, limit)
 
@@ -273,9 +273,9 @@ class BenchService:
                 await target.set_warehouse(WarehouseSettings(**{name: each for name, each in wanted.items() if name != "name"}))
 
     async def _read_history(self, run_id: RunId, leave: asyncio.Event | None) -> None:
-        """Add to an ended run's result what the database recorded about its statements, if it records them.
+        """Add what the database has recorded about a run's statements to the result of the ended run.
 
-        Late rows are waited for, unless ``leave`` is set."""
+        The database records statements with a delay. Waits for late ones, unless ``leave`` is set at the start."""
         limit = timedelta() if leave is not None and leave.is_set() else HISTORY_LIMIT
         try:
             whole = whole_row(await self._store.results.list(run_id))
@@ -318,8 +318,8 @@ class BenchService:
     ) -> None:
         """Take over every run under way that has lost its orchestrator, until ``leave`` is set.
 
-        ``once``: return when no such run is left, but wait until the lease of an orchestrator that just died has expired.
-        """
+        ``once``: return when no such run is left. If any run is under way, first wait as long as a lease lasts, because an
+        orchestrator that has just died still holds its lease."""
         mine: set[RunId] = set()
         latest = self._clock.elapsed() + self._orchestrator().lease + _ORPHANS_POLLED_EVERY
         async with plain_task_group() as group:
@@ -336,7 +336,8 @@ class BenchService:
                 await pause(self._clock, _ORPHANS_POLLED_EVERY, leave)
 
     async def _find_orphans(self) -> tuple[Sequence[Run], bool]:
-        """Return the runs without an orchestrator, and whether any run is under way; if the store is unavailable: (), True."""
+        """Return the runs without an orchestrator, and whether any run is under way. If the store is unavailable, return no
+        runs and True, so that the caller looks again."""
         try:
             return await self.orphans(), bool(await self._store.runs.list(statuses=UNDER_WAY, limit=1))
         except StoreUnavailable as exc:
@@ -363,7 +364,7 @@ class BenchService:
         return self._open_spawner(engine_of(run))
 
     async def regress(self, run_id: RunId, against: str = LAST_GOOD) -> Comparison | None:
-        """Compare a run with the run ``against``, or with the newest comparable run that passed; None if there is none."""
+        """Compare a run with the run ``against``, or with the newest comparable run that passed; None if no such run exists."""
         after = await self.record(run_id)
         if against != LAST_GOOD:
             return await asyncio.to_thread(compared, await self.record(RunId(against)), after)

@@ -114,7 +114,8 @@ def executions(
 
 
 async def _why_none(plane: ControlPlane, run_id: RunId) -> str:
-    """Return a sentence that says why no operation was found: the filters, operations still in files, or no recording."""
+    """Return a message that says why no operation was found: the filters exclude all, the operations are still in files, or
+    none was recorded."""
     if count := await plane.store.executions.count(run_id):
         return f"none of the {count:,} operations in the store matches; remove a filter"
     if files := await plane.store.results.list_files(run_id):

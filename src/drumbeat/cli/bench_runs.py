@@ -152,7 +152,7 @@ async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_
 
 
 def warn_of_workers(found: "RunReport") -> bool:
-    """Print which workers might still run although their run has ended or was left, and the command that ends them.
+    """Print which workers might still run after their run ended or was left to another process, and the command that ends them.
 
     Returns whether there are such workers.
     """

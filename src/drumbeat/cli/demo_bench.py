@@ -85,5 +85,6 @@ def draw_steps(record: RunRecord) -> None:
 
 
 def last_steps(steps: Sequence[Step]) -> list[Step]:
-    """Return the last step (measurement) at each number of connections, lowest number first. An undecided step is repeated."""
+    """Return the last step (measurement) at each number of connections, lowest number first: of a step that was undecided and
+    therefore repeated, only the last repetition counts."""
     return sorted({step.to_target: step for step in steps}.values(), key=lambda step: step.to_target)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the beat (pass of a control loop) in the first argument, which is JSON; its workers are forked from a fork server."""
+    """Run the beat (pass of a control loop) that the first argument describes as JSON, with a fork server for its workers."""
     try:
         settings = load_settings(os.environ)
     except DrumbeatError as exc:

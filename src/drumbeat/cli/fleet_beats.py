@@ -154,7 +154,8 @@ class _PolicyWatch:
 
 @dataclass(slots=True)
 class _BeatPrinter:
-    """Prints a summary of each beat (autoscaler pass); while another process leads, only if the reason to wait has changed."""
+    """Prints a summary of each beat (autoscaler pass). A beat in which this process did not lead is printed only if the
+    reason for that differs from the reason at the beat before."""
 
     out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None

@@ -14,9 +14,8 @@ T = TypeVar("T")
 def interruptible() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt at once during the block, also if the block keeps an event loop from running.
 
-    An event loop only cancels its task at the first Ctrl-C, which has no effect while the block waits. Changes nothing if
-    Ctrl-C is ignored, or in a thread, which gets no signals.
-    """
+    Otherwise the first Ctrl-C would only cancel the loop's task, which has no effect while the loop cannot run. Does nothing
+    if Ctrl-C is ignored, or outside the main thread, because only that gets signals."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or not callable(before := signal.getsignal(signal.SIGINT)):
         yield

@@ -27,12 +27,12 @@ def rate_option(text: str) -> dict[str, Any]:
 
 
 def check_group(options: Mapping[str, Any]) -> None:
-    """Raise InvalidInput if a limit of a group is given without the group."""
+    """Raise InvalidInput if --group-limit or --group-rate is given without --group."""
     if options.keys() & {"group_limit", "group_rate"} and "group" not in options:
         raise InvalidInput("expected --group NAME, because --group-limit and --group-rate are limits of a group; got none")
 
 
 def check_after(options: Mapping[str, Any]) -> None:
-    """Raise InvalidInput if the command says how to wait for other jobs, but not for which."""
+    """Raise InvalidInput if --after-any or --if-failed is given without --after, which names the jobs to wait for."""
     if options.keys() & {"after_any", "if_failed"} and "after" not in options:
         raise InvalidInput("expected --after JOB, because --after-any and --if-failed are about the jobs of --after; got none")

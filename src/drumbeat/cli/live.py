@@ -74,7 +74,7 @@ class RunScreen:
             self.rates = [*self.rates, self.run.qps][-60:]
 
     def decisions(self) -> list[tuple[str, int]]:
-        """Return the decisions made for the run as lines of text, each with how many times it was made in a row."""
+        """Return the run's decisions as lines of text, each with a count: repetitions within ``SOON`` (10 s) are one line."""
         made = [(beat.at, sentence(action)) for beat in self.beats for action in beat.actions if action["type"] not in _HIDDEN]
         grouped = collapsed(made, lambda each: each[1], lambda each: each[0])
         return [(f"{text(each.first[0])[11:]}  {each.first[1]}", each.times) for each in grouped]
@@ -103,7 +103,8 @@ class RunScreen:
         return self._slow_engine(self.run) or noted
 
     def _slow_engine(self, run: Run) -> str | None:
-        """Return a text that says that a run waits for its engine; None if that is ``local``, or the last beat was recent."""
+        """Return a text that says that the run waits for its engine; None for the engine ``local``, or if the orchestrator's
+        last beat was recent."""
         engine = (run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE
         last = self.beats[-1].at if self.beats else run.started_at
         is_slow = engine != DEFAULT_ENGINE and self.now and last and self.now - last > _SILENT_AFTER
@@ -162,7 +163,7 @@ class RunScreen:
         return read(sample) if sample and worker.is_live else None
 
     def print_changes(self) -> None:
-        """Print the run's phase if it has changed, and the decisions made since the last call, one per line."""
+        """Print what has changed since the last call, one per line: the phase, waiting for the engine, and new decisions."""
         if self.run is not None and self.run.phase != self.printed_phase:
             self.printed_phase = self.run.phase
             say(f"• {self.run.phase}")
@@ -174,7 +175,7 @@ class RunScreen:
             say(f"  {line}")
 
     def new_decisions(self) -> Iterator[str]:
-        """Yield the decisions made since the last call; a decision that is repeated in a row is yielded once."""
+        """Yield the decisions since the last call, except those that repeat a decision made within ``SOON`` (10 s) before."""
         for beat in self.beats:
             if beat.n <= self.last_printed:
                 continue

@@ -36,7 +36,7 @@ def main() -> None:
 
 @contextmanager
 def _quiet_logger() -> Iterator[None]:
-    """Suppress log output during the block. Control loops record errors in the store, and workers set up their own logging."""
+    """Suppress log output during the block: control loops record errors in the store, and workers set up their own logging."""
     logger, handler = logging.getLogger("drumbeat"), logging.NullHandler()
     logger.addHandler(handler)
     try:

@@ -35,7 +35,7 @@ def workflow(
 
 
 def graph_json(graph: WorkflowGraph) -> dict[str, Any]:
-    """Return a workflow as JSON: its progress, boxes and links."""
+    """Return a workflow as JSON: its progress, its boxes (groups of similar jobs), and which box waits for which (links)."""
     progress = graph.progress
     return {
         "workflow_id": progress.workflow_id,
@@ -50,7 +50,8 @@ def graph_json(graph: WorkflowGraph) -> dict[str, Any]:
 
 
 def tree_lines(graph: WorkflowGraph) -> Iterator[str]:
-    """Yield the progress and, for each box of jobs, a line below the first box that it waits for."""
+    """Yield lines: the workflow's progress, then a tree of its boxes (groups of similar jobs). A box stands below the last of
+    the boxes that it waits for, and its line names the others."""
     progress = graph.progress
     shown = f"{progress.ended:,} of {progress.total:,} jobs have ended ({progress.share:.0%})"
     yield f"workflow {progress.workflow_id}: {shown}: {_counts(progress.counts)}"

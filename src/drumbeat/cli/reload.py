@@ -15,7 +15,8 @@ _SKIPPED = ("__pycache__", "node_modules", "site-packages")
 
 
 def run_and_reload(words: Sequence[str], folder: Path | None = None) -> int:
-    """Run this command line without --reload as a child process, and restart it when a file changes, until a signal to stop.
+    """Run this command line without --reload in a child process, and restart the child when a file changes. SIGTERM or Ctrl-C
+    ends both.
 
     If the child ends by itself, such as for a syntax error, the next change starts it again. Returns the child's exit code.
     """
@@ -51,7 +52,7 @@ class _Reloader:
         return self._child
 
     def _wait(self, child: "subprocess.Popen[bytes]") -> None:
-        """Wait for the next look at the files. If the child ends meanwhile by itself, say so."""
+        """Wait until the next check of the files, or until the child ends. If the child ends by itself, print so."""
         if child.returncode is not None:
             self._pause.wait(_POLL)
             return
@@ -81,7 +82,7 @@ class _Reloader:
 
 
 def source_files(folder: Path) -> Mapping[str, int]:
-    """Return the Python files in a folder and its folders, with the time of their last change. Hidden folders and virtual
+    """Return the Python files in a folder and its subfolders, each with the time of its last change. Hidden folders and virtual
     environments are left out."""
     found: dict[str, int] = {}
     for place, folders, files in os.walk(folder):
@@ -101,7 +102,7 @@ def _is_watched(path: str, name: str) -> bool:
 
 
 def _stop(child: "subprocess.Popen[bytes]") -> None:
-    """End a child: ask it to finish its jobs, then to requeue them, then kill it."""
+    """End a child: ask it to finish its jobs; if that takes too long, ask it to requeue them; at last, kill it."""
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
         if child.poll() is not None:
             return

@@ -56,8 +56,7 @@ def run_job_worker(
 ) -> int:
     """Run a worker that a user started with ``drumbeat pool work``. ``given``: the command's options. Returns its exit code.
 
-    ``pool`` is the name of a pool or, if ``tasks``, of a module with tasks; None: find out which of both exists.
-    """
+    ``tasks``: whether ``pool`` is the name of a module with tasks (True) or of a pool (False); None: whichever exists."""
     if once and drain:
         raise InvalidInput("expected --once or --drain, got both")
     if reload:

@@ -31,10 +31,9 @@ def may_create_store(name: str, tasks: bool | None) -> bool:
 
 
 def check_module(name: str, no_store: StoreError) -> None:
-    """Check that a name is that of a module with tasks, as without a store there is no pool of that name.
+    """Raise NotFound or InvalidInput if no module with tasks has this name. Without a store, it cannot be the name of a pool.
 
-    Raises InvalidInput or NotFound if it is not; ``no_store`` says where a store was looked for.
-    """
+    ``no_store``: the error that says where a store was looked for; part of the message of NotFound."""
     if not is_module(name):
         reason = str(no_store) if (meant := meant_module(name)) is None else _did_you_mean(meant)
         raise NotFound(f"no pool and no module {name!r} in {Path.cwd()} or among the installed ones; {reason}") from no_store
@@ -63,10 +62,10 @@ async def work_on_pool_or_tasks(
     grace: timedelta | None,
     tasks: bool | None,
 ) -> Sequence[WorkerSummary]:
-    """Run a worker of the pool ``name``, or workers for the tasks of the module ``name``, whichever exists. If both exist, the
-    tasks of the module are meant if all belong to that pool.
+    """Run a worker of the pool ``name``, or workers for the tasks of the module ``name``, whichever exists. If both exist,
+    the module is chosen if all its tasks belong to that pool.
 
-    Raises InvalidInput if ``tasks`` does not say which is meant, and it cannot be known; NotFound if neither exists.
+    Raises InvalidInput if both exist, some tasks belong to other pools, and ``tasks`` is not True; NotFound if neither exists.
     """
     is_pool = not tasks and await plane.store.pools.find(PoolId(name)) is not None
     if is_pool and not defines_tasks(name, Path()):
@@ -82,7 +81,8 @@ async def work_on_pool_or_tasks(
 
 
 def _ambiguous(name: str, pools: Collection[str], *, is_pool: bool) -> str:
-    """Return why a name can mean a pool or a module. A pool that does not exist yet counts: the first start would create it."""
+    """Return the error message for a name that a module and a pool share. The pool is in the store (``is_pool``), or is a pool
+    of the module's tasks that the first start would create."""
     others = ", ".join(pool for pool in pools if pool != name)
     pool = "a pool of this store" if is_pool else "a pool of one of its tasks"
     return (
@@ -122,7 +122,7 @@ async def _record_schedules(plane: ControlPlane, module: str, by_pool: Mapping[s
 
 
 async def _remove_undefined(plane: ControlPlane, module: str, by_pool: Mapping[str, Sequence[Task[..., Any]]]) -> None:
-    """Remove from all pools the handlers of tasks that the module once had and no longer has, and say so."""
+    """Remove from all pools the handlers of tasks that the module no longer has. Prints what was removed."""
     tasks = [task for each in by_pool.values() for task in each]
     for row in await plane.store.pools.list(PoolKind.JOBS):
         pool = plane.pool(row.pool_id)

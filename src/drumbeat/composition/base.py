@@ -95,7 +95,7 @@ class ControlPlaneBase:
 
     @property
     def _default_engine(self) -> "NamedEngine | None":
-        """The engine ``local`` if a settings file has settings for it; None if not, as it needs none."""
+        """The engine ``local`` if a settings file has settings for it; None if not, because ``local`` needs no settings."""
         return self.engines.get(DEFAULT_ENGINE) if DEFAULT_ENGINE in self.settings.engines else None
 
     @cached_property
@@ -115,13 +115,13 @@ class ControlPlaneBase:
 
     @cached_property
     def plugins(self) -> "PoolPlugins":
-        """The middleware and the place of large values of this process. Raises InvalidInput, InvalidSettings, MissingExtra."""
+        """The middleware and the storage of large payloads and results. Raises InvalidInput, InvalidSettings, MissingExtra."""
         from drumbeat.composition.plugins import open_plugins
 
         return open_plugins(self.settings, self.store, self.clock)
 
     async def tidy(self) -> None:
-        """Delete rows older than the retention time, for up to a second; nothing if another process has just done so."""
+        """Delete some rows past their retention and some unneeded large values, unless another process has just done so."""
         from drumbeat.runtime.retention import Housekeeping
 
         await Housekeeping(self.store, self.settings.retention, self.clock, process_name()).tidy()

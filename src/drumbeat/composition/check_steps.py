@@ -66,7 +66,7 @@ class StepRunner:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a step failed, as text; for an engine's error, plain words come first, such as ``the engine is full``."""
+    """Return why a step failed. For an engine's error, the text begins with its cause, such as ``the engine is full``."""
     if isinstance(error, MissingExtra):
         return f"an extra is missing here: {error}"
     if isinstance(error, SpawnError):

@@ -63,7 +63,8 @@ class EngineCheck:
         return None, "the engine answers"
 
     async def _check_hosts(self, spawner: ChecksHosts) -> bool:
-        """Reach all hosts, and start a worker on each that answers. Returns whether workers can run on all of them."""
+        """Contact all hosts, then check a worker on each that answers and has the labels in the settings. Returns whether every
+        host answered and every worker passed its check."""
         reports = await spawner.check_hosts()
         results = [await self._reach_host(report) for report in reports]
         usable = [report.name for report, is_fine in zip(reports, results, strict=True) if is_fine and report.is_chosen]
@@ -89,7 +90,7 @@ class EngineCheck:
 
 
 def _facts(report: HostReport) -> str:
-    """Return one line about a host on which workers can run: versions, slots and clock."""
+    """Return one line about a host that has answered: versions, slots, clock, and whether it gets workers."""
     known: Sequence[str] = (
         f"Python {report.python}",
         f"drumbeat {report.drumbeat}",

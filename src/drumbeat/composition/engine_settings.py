@@ -156,7 +156,8 @@ def _duration(value: Any, expected: str) -> timedelta:
     return timedelta(seconds=_check(0 <= seconds <= _LONGEST, value, seconds, expected))
 
 
-_NAMES: Mapping[Any, str] = {int: "a whole number", float: "a number", bool: "true or false"}  #: types before an "or"
+#: names of types in an error message that lists several types
+_NAMES: Mapping[Any, str] = {int: "a whole number", float: "a number", bool: "true or false"}
 _PLAIN: Mapping[Any, Callable[[Any, str], Any]] = {
     str: _text,
     Path: _path,

@@ -26,8 +26,8 @@ class EngineWorker:
 
 
 async def list_workers(base: ControlPlaneBase, name: str | None) -> tuple[list[EngineWorker], Mapping[str, str]]:
-    """Return the instances of all pools at one engine, or at all engines if ``name`` is None; and, by engine, why it or some of
-    its hosts do not answer.
+    """Return the running workers of all pools at one engine, or at all engines if ``name`` is None; and, by engine, why its
+    workers, or those of some of its hosts, could not be listed.
 
     Raises InvalidSettings for an unknown engine."""
     engines = [base.engines.get(name)] if name else base.engines.list()

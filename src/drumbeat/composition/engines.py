@@ -25,7 +25,7 @@ _LOCAL_STORES = frozenset({"sqlite", "memory"})  #: kinds of stores that only th
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "", None})
 
 
-#: makes a spawner: of the package of its kind, for an engine, with an environment for its workers
+#: makes a spawner; arguments: the package of the engine's kind, the engine, the control plane, variables for its workers
 MakeSpawner = Callable[[Any, "NamedEngine", "EngineBase", Mapping[str, str]], Spawner]
 
 
@@ -111,7 +111,7 @@ class EngineReport:
 
 
 def _scoped(spawner: str) -> "MakeSpawner":
-    """Return a function that creates a spawner of this class, with a ``scope`` that identifies the store and the engine."""
+    """Return a function that creates a spawner of the class ``spawner``; its ``scope`` identifies the store and the engine."""
 
     def make(package: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
         scope = f"{store_name(base.settings.store)}#{engine.name}"

@@ -165,8 +165,8 @@ class ControlPlane(ControlPlaneBase):
         )
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run the beat of a trigger that a push has fired. Later pushes fire the trigger again, because this beat might miss
-        their jobs."""
+        """Run the beat of a trigger that a push has fired. From the start of the beat, new pushes fire the trigger again,
+        because the beat might already have read the pool and miss their jobs."""
         from drumbeat.triggers.detached import mark_checker_started
 
         if firing.pool_id is not None:

@@ -1,4 +1,4 @@
-"""Builds the plugins of pools from the settings: middleware, and the place of large payloads and results."""
+"""Builds the plugins of pools from the settings: middleware, and the storage for large payloads and results."""
 
 import logging
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 def open_plugins(
     settings: Settings, store: Store, clock: Clock, more: Sequence[object] = (), on_loop: OnLoop | None = None
 ) -> PoolPlugins:
-    """Build the plugins: the middleware of the settings, then ``more``. ``on_loop`` runs calls of the store on its event loop.
-    Raises InvalidInput, InvalidSettings, MissingExtra."""
+    """Build the plugins: the middleware of the settings, then ``more``. ``on_loop`` runs a call of the store on the event loop
+    that the store uses. Raises InvalidInput, InvalidSettings, MissingExtra."""
     members = [*load_middleware(settings.pool.middleware), *more]
     if not members and settings.pool.large is None:
         return NO_PLUGINS
@@ -34,7 +34,9 @@ def open_plugins(
 
 
 def open_large_values(settings: Settings, store: Store, clock: Clock, on_loop: OnLoop | None = None) -> LargeValues | None:
-    """Return the large values of a store; None if no place is set. Raises InvalidSettings, MissingExtra."""
+    """Return the access to a store's large payloads and results; None if no storage for them is set.
+
+    Raises InvalidSettings, MissingExtra."""
     if settings.pool.large is None:
         return None
     place = _open_place(settings.pool.large)
@@ -62,7 +64,7 @@ async def sweep_large_values(values: LargeValues | None, owner: str) -> None:
 
 async def sweep_now(values: LargeValues | None, older_than: timedelta, *, dry_run: bool) -> SweepResult:
     """Delete all large values that no job needs and that are older than ``older_than``, or with ``dry_run`` only count them.
-    Raises InvalidSettings; InvalidInput for an age at which the job of a value may not be pushed yet."""
+    Raises InvalidSettings; InvalidInput if the age is so low that the job of a value might not have been pushed yet."""
     if values is None:
         raise InvalidSettings("expected the setting [pool] large (or DRUMBEAT_LARGE), got none; there is no place to sweep")
     if older_than < MIN_AGE and not dry_run:

@@ -50,7 +50,8 @@ class PoolWorkers:
             return total
 
     def _may_have_pushed(self, ended: Sequence[WorkerSummary]) -> bool:
-        """Whether the workers ran jobs, which may have pushed to a pool whose worker had ended, and may go on."""
+        """Whether the workers must run again: they ran jobs, which may have pushed to a pool whose worker had ended. False if a
+        worker failed or was asked to stop."""
         return any(each.ended for each in ended) and all(each.code is ExitCode.CLEAN for each in ended) and not self._stopped
 
     async def _run_one_job(self, works: Sequence[PoolWork]) -> Sequence[WorkerSummary]:

@@ -27,7 +27,7 @@ _SHORTEST: Final = timedelta(seconds=60)
 _CLOCK_WITHIN: Final = timedelta(seconds=5)
 _ROW_WITHIN: Final = timedelta(seconds=30)  #: how long after the worker's instance is gone its row may still change
 _LINES: Final = 50
-#: what a worker's last words mean, in order; the first that matches is reported
+#: what the last line of a worker's output means: patterns with hints; the first match is reported
 _HINTS: Final = (
     (r"drumbeat\[(\w+)\]", "an extra of drumbeat is missing where the worker runs"),
     (r"No module named '?drumbeat|drumbeat: (command )?not found", "drumbeat is not installed where the worker runs"),
@@ -43,7 +43,7 @@ _HINTS: Final = (
 
 
 class WorkerCheck:
-    """Runs one worker in a temporary pool. Whatever happens, the worker and the pool are removed at the end."""
+    """Runs one worker in a temporary pool. Removes both at the end, also after a failure; reports what it could not remove."""
 
     def __init__(
         self, base: ControlPlaneBase, engine: str, spawner: Spawner, steps: StepRunner, within: timedelta | None = None
@@ -192,7 +192,7 @@ class WorkerCheck:
         return problems
 
     async def _close_row(self) -> None:
-        """Close the worker's row, because its instance is gone."""
+        """Record in the worker's row that the worker has ended and its instance is gone."""
         for _ in range(3):
             try:
                 row = await self._store.workers.get(self._pool_id, WORKER)

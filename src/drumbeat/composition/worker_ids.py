@@ -1,7 +1,7 @@
 """Finds a free worker id for a worker that a user starts with a fixed id, again and again, for example by systemd.
 
-The row of an ended worker never lives again: that refuses the writes of its old process on every store. So each later start
-under the same id gets a row of its own, whose id has a number: ``w1``, ``w1.2``, ``w1.3``.
+The row of an ended worker is never used again, so that the store can refuse late writes of the worker's old process. Each
+later start under the same id therefore gets a new row, whose id has a number: ``w1``, ``w1.2``, ``w1.3``.
 """
 
 import os
@@ -60,7 +60,8 @@ def _why_gone(pool: PoolRow, row: Worker, now: datetime) -> str | None:
 
 
 async def _first_unused(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
-    """Return the first id without a row, by doubling and then bisecting the number: a unit may have restarted often."""
+    """Return the first id that no process has used. Tries numbers by doubling and then bisecting, because systemd may have
+    restarted the worker many times."""
     used, unused = 0, 1
     while await _is_used(store, pool, _numbered(wanted, unused)):
         used, unused = unused, 2 * unused
@@ -78,7 +79,7 @@ def _numbered(wanted: str, start: int) -> WorkerId:
 
 
 async def _is_used(store: Store, pool: PoolRow, worker_id: WorkerId) -> bool:
-    """Whether a process has joined as this worker. A row that still waits for its process can be joined."""
+    """Whether a process has joined as this worker. A row in status SPAWNING is unused: its process has not joined yet."""
     try:
         row = await store.workers.get(pool.pool_id, worker_id)
     except NotFound:

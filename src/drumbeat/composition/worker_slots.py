@@ -16,7 +16,7 @@ def engine_room(engines: Engines, names: str) -> EngineRoom:
 
 
 def _slots(engine: NamedEngine) -> int | None:
-    """Return how many workers an engine's settings allow at once; None if they set no limit, or cannot be read here."""
+    """Return how many workers an engine's settings allow at once; None without a limit, or if they cannot be read here."""
     try:
         settings: Any = engine.settings
     except DrumbeatError:

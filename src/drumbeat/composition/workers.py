@@ -40,7 +40,7 @@ CLOCK_SHOWN = "the clock here shows "  #: begins that log line
 
 
 class WorkerRunner:
-    """Runs one worker in this process, inside the context manager ``watching``, which watches pools for delayed jobs."""
+    """Runs one worker in this process. Meanwhile, the context manager ``watching`` watches pools for delayed jobs."""
 
     def __init__(self, base: ControlPlaneBase, checker: "Checker", watching: AbstractAsyncContextManager[None]) -> None:
         self._base = base
@@ -73,8 +73,8 @@ class WorkerRunner:
         grace: timedelta | None = None,
         on_start: Callable[[Callable[[str], object]], object] | None = None,
     ) -> WorkerSummary:
-        """Run a worker that no controller has started, in a job pool. If ``worker_id`` was used before, it gets a number.
-        Raises NotFound, InvalidInput, and Refused if that worker runs in another process."""
+        """Run a worker that no controller has started, in a job pool. If a worker used ``worker_id`` before, a number is
+        added to the id. Raises NotFound, InvalidInput, and Refused if the earlier worker still runs in another process."""
         from drumbeat.pool.service import Pool
 
         pool = await Pool(self._store, self._clock, name, process_name()).get()
@@ -95,7 +95,7 @@ class WorkerRunner:
         return WorkerSummary(worker_id=own_id, code=code, **counts)
 
     def _may_check(self, pool: PoolRow) -> bool:
-        """Whether this process can check the pool. Without the settings of the pool's engine, it could not start workers."""
+        """Whether this process can check the pool: it has settings for the pool's engine, or a fleet starts the workers."""
         return pool.is_scaled or pool.engine == DEFAULT_ENGINE or self._base.engines.knows(pool.engine)
 
     def _workload(self, pool: PoolRow, identity: JoinRequest) -> Workload:
@@ -160,8 +160,8 @@ class WorkerRunner:
 
     @asynccontextmanager
     async def _pushing_ticks(self, pool: PoolRow, mode: "Mode | None") -> AsyncIterator[None]:
-        """While the block runs, push the jobs of the pool's schedules when they are due; a worker that exits when the queue
-        is empty pushes only those that are due now. ``mode``: when the worker exits; None: it has no queue."""
+        """While the block runs, push the jobs of the pool's schedules when they are due. A worker that exits by itself
+        (any mode but LOOP) pushes only the jobs that are due at its start. ``mode`` None: the pool has no queue."""
         if mode is None:
             yield
             return
@@ -182,7 +182,7 @@ class WorkerRunner:
 
 
 def _mode(pool: PoolRow) -> "Mode | None":
-    """Return when the workers of a pool exit; None for a pool that has no queue."""
+    """Return the mode of a pool's workers, which says when they exit; None for a pool that has no queue."""
     from drumbeat.pool.worker.options import plan_of
 
     return plan_of(pool).mode if pool.kind is PoolKind.JOBS else None

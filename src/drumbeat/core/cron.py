@@ -65,7 +65,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronSchedule:
-    """A parsed cron expression. If day of month and day of week are both restricted, one match is enough, as in cron."""
+    """A parsed cron expression. If it restricts day of month and day of week, a day that matches either is due, as in cron."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -126,8 +126,9 @@ def moments_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> 
     """Yield the times after ``moment`` at which the schedule is due, in UTC and in order.
 
     When clocks are set forward, a schedule for a time that does not exist is due at the next moment that exists. When clocks
-    are set back, a time that comes twice is due once, at the first. A schedule for every hour follows real time instead: it
-    has no additional run when clocks are set forward, and is due in both of the equal hours when they are set back.
+    are set back, a schedule for a time that comes twice is due only the first time. A schedule for all 24 hours follows real
+    time instead: it has no additional run when clocks are set forward, and is due in both of the equal hours when they are set
+    back.
     """
     begin = moment.astimezone(where).replace(tzinfo=None, minute=0) - _LARGEST_CHANGE
     day, idle, waiting = begin.date(), 0, set[datetime]()
@@ -146,7 +147,7 @@ def moments_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> 
 
 
 def _moments(schedule: CronSchedule, day: date, hour: int, where: ZoneInfo) -> Iterator[datetime]:
-    """Yield every time within an hour at which the schedule is due, in UTC."""
+    """Yield every time within one hour of a day at which the schedule is due, in UTC."""
     for minute in schedule.minutes:
         first = datetime.combine(day, time(hour, minute), where)
         change = _change(first)
@@ -159,7 +160,7 @@ def _moments(schedule: CronSchedule, day: date, hour: int, where: ZoneInfo) -> I
 
 
 def _change(wall: datetime) -> timedelta:
-    """Return how far clocks are set back at this time: positive if it comes twice, negative if it does not exist."""
+    """Return how far clocks are set back at this time: positive if the time comes twice, negative if it does not exist."""
     first, second = wall.utcoffset(), wall.replace(fold=1).utcoffset()
     return timedelta() if first is None or second is None else first - second
 

@@ -17,7 +17,7 @@ A = TypeVar("A", bound=ActionWithReason)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[A]):
-    """The actions to take. If there are none, ``why_not`` says why."""
+    """The actions to take. If there are no actions, ``why_not`` says why."""
 
     actions: Sequence[A] = ()
     why_not: str | None = None

@@ -23,7 +23,7 @@ DrumbeatError
 │   ├── SpawnAmbiguous       no answer: a worker might have been started; list the workers before retrying
 │   └── Unanswered           the provider, or one of its hosts, did not answer: nothing is known about its workers
 ├── LargeValueError          a payload or result that is stored outside the store could not be read or written
-│   ├── LargeUnavailable     the place of large values did not answer; retrying may help
+│   ├── LargeUnavailable     the storage of large values (a folder or bucket) did not answer; retrying may help
 │   └── LargeLost            a large value is missing or was changed; retrying will not help
 ├── LanguageModelFailed      the language model refused, did not answer, or gave no usable answer
 └── MissingExtra             an optional dependency is not installed
@@ -151,7 +151,7 @@ class LargeValueError(DrumbeatError):
 
 
 class LargeUnavailable(LargeValueError):
-    """The place of large values did not answer; retrying may help."""
+    """The storage of large values (a folder or bucket) did not answer; retrying may help."""
 
 
 class LargeLost(LargeValueError):

@@ -139,7 +139,7 @@ class Histogram:
         return [min(max(middle, self.least), self.greatest) for middle in middles]
 
     def buckets(self) -> Iterator[tuple[int, int]]:
-        """Yield each bucket that is not empty with its count, lowest first."""
+        """Yield the index and the count of each bucket that is not empty, lowest bucket first."""
         used = _used(self)
         return ((bucket, count) for bucket, count in enumerate(self.counts[used], used.start) if count)
 

@@ -36,7 +36,7 @@ ENDED = frozenset(JobStatus) - UNFINISHED
 
 
 class IfFailed(StrEnum):
-    """What becomes of a job that waits when a job that it waits for (its parent) is poisoned or cancelled."""
+    """What happens to a waiting job when one of its parents (the jobs it waits for) is poisoned or cancelled."""
 
     BLOCK = "block"  #: it waits until the parent is requeued and done
     SKIP = "skip"  #: it is cancelled, and the jobs that wait for it see a cancelled parent in turn
@@ -178,7 +178,7 @@ class Job:
 
     @property
     def current_error(self) -> str | None:
-        """The last error, unless the job has succeeded since."""
+        """The job's last error; None if the job is done, because it succeeded after that error."""
         return None if self.status is JobStatus.DONE else self.last_error
 
     @property
@@ -257,7 +257,7 @@ def format_count(*counts: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """The number of jobs in a pool's queue by state. Ended jobs are counted exactly, others by default up to COUNTED."""
+    """The numbers of a queue's jobs by state. Ended jobs are counted exactly, unfinished ones by default up to COUNTED."""
 
     ready: int = 0  #: pending, and due
     delayed: int = 0  #: pending, not due yet

@@ -9,7 +9,7 @@ from drumbeat.core.job import Token
 
 
 class StepKind(StrEnum):
-    """What a step of a job is."""
+    """The kinds of steps of a job."""
 
     STEP = "step"  #: a function was called; its result is kept
     SLEEP = "sleep"  #: the job sleeps until a moment
@@ -21,7 +21,7 @@ class StepKind(StrEnum):
 class JobStep:
     """One step of a job: a row of ``job_steps``. All times are by the store's clock."""
 
-    position: int  #: its place among the steps of the job, counted from 1; of an event that was sent: −1, −2, …
+    position: int  #: its number among the steps of the job, from 1; for an event that was sent: −1, −2, …
     name: str
     kind: StepKind
     result: Any = None  #: plain JSON: what the function returned, or the value of the event
@@ -41,5 +41,5 @@ class NewStep:
 
 
 def in_step_order(steps: list[JobStep]) -> list[JobStep]:
-    """Return the events that were sent to a job, then its steps, each in order."""
+    """Return the events that were sent to a job, in the order of sending, then its steps, in the order of running."""
     return sorted(steps, key=lambda step: (step.position > 0, abs(step.position)))

@@ -1,4 +1,4 @@
-"""Job types that wait because workers cannot load their handler, as the rows of the workers say. Pure functions."""
+"""Finds, in the rows of workers, the job types whose handler workers cannot load, so that their jobs wait. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -11,10 +11,10 @@ RETRY_AFTER = timedelta(minutes=10)  #: then a worker is started again for a typ
 def types_not_loaded(
     workers: Sequence[Worker], mended_at: datetime | None = None, retry_since: datetime | None = None
 ) -> Mapping[str, str]:
-    """Return the types whose handler could not be loaded by the newest worker that has tried it, with the cause.
+    """Return the types whose handler the newest worker that tried could not load, with the cause.
 
-    A type is left out if a live worker has loaded its handler. Workers that were ready before ``mended_at`` (when a user last
-    changed or resumed the pool) are ignored, and so are ended ones that were ready before ``retry_since``.
+    A type is left out if a live worker has loaded its handler. Failures count only if the worker was ready after
+    ``mended_at`` (when a user last changed or resumed the pool) and, if it has ended, also after ``retry_since``.
     """
     tried = [(row.ready_at, row) for row in workers if row.ready_at is not None]
     counted = [

@@ -48,7 +48,7 @@ def check_depth(value: Any, what: str) -> None:
 
 
 def check_size(value: Any, what: str) -> None:
-    """Raise InvalidInput for a document of more than ``MOST_VALUES`` values: checking it would block other requests."""
+    """Raise InvalidInput for a document of more than ``MOST_VALUES`` values, as checking so many would block other requests."""
     found, pending = 0, [value]
     while pending:
         inside = _members(pending.pop())

@@ -63,7 +63,7 @@ def read_pool_settings(table: Any, where: str, environment: Mapping[str, str]) -
 
 
 def check_log_format(value: Any, name: str) -> str:
-    """Return the format of log lines if there is such a format. Raises InvalidSettings."""
+    """Return ``value`` if it is a log format. Raises InvalidSettings, with the ``name`` of the setting, if it is not."""
     if value not in LOG_FORMATS:
         raise InvalidSettings(f"expected {name} to be one of {', '.join(LOG_FORMATS)}, got {short_repr(value)}")
     return str(value)

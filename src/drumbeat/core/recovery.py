@@ -239,8 +239,8 @@ def may_be_exiting(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
 def may_run(snapshot: PoolSnapshot) -> list[Worker]:
     """Return the workers that might have a running instance, including draining workers and ended workers not yet reaped.
 
-    Leaves out workers that the provider refused to start, reaped workers, and workers whose instance has surely ended. The last
-    is known only if the provider gave a complete list and never runs two instances of one worker (``unique_names``).
+    Leaves out workers that the provider refused to start, reaped workers, and workers whose instance has surely ended. Such an
+    end is known only if the provider gave a complete list and never runs two instances of one worker (``unique_names``).
     """
     rows = [row for row in snapshot.workers if row.reaped_at is None and not row.was_refused]
     if snapshot.partial or not snapshot.unique_names:
@@ -251,8 +251,8 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
-    """Whether a worker is surely gone; only for a worker that has no instance listed as running. ``over``: the workers whose
-    instances are all listed as ended. False for a worker of another provider: this provider's list does not show it."""
+    """Whether a worker of which no running instance is listed is surely gone. ``over``: the workers whose instances are all
+    listed as ended. False for a worker of another provider, as this provider's list does not show its instance."""
     if not covers(snapshot.provider, row.provider):
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_still_appear(snapshot, row))

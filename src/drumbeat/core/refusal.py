@@ -34,7 +34,7 @@ class StartRefusal:
 
 
 def is_curable(cause: SpawnCause, engines: str | None) -> bool:
-    """Whether an engine that refused for this cause might start the worker later. ``local`` might do so only if it was full."""
+    """Whether an engine that refused for this cause might start the worker later; ``local`` only if it had no free slot."""
     return cause is SpawnCause.NO_CAPACITY or (cause in _CURABLE and engines != DEFAULT_ENGINE)
 
 

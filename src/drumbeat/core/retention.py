@@ -43,7 +43,7 @@ class Pruned:
 class Retention:
     """How long a pool of jobs or a fleet keeps old rows of each kind; None: forever."""
 
-    jobs: timedelta | None = timedelta(days=7)  #: done and cancelled jobs
+    jobs: timedelta | None = timedelta(days=7)  #: done and cancelled jobs; parents of a poisoned job stay as long as it does
     poisoned: timedelta | None = timedelta(days=30)  #: poisoned jobs; longer, so that they can be examined or requeued
     workers: timedelta | None = timedelta(days=7)
     samples: timedelta | None = timedelta(days=7)
@@ -69,8 +69,8 @@ FOR_EVER = Retention(jobs=None, poisoned=None, workers=None, samples=None, beats
 
 
 def read_retention(text: str, base: Retention | None = None) -> Retention:
-    """Parse text such as ``jobs=30d,logs=12h,poisoned=never``; ages that it does not name come from ``base``. The text ``off``
-    means that nothing is ever deleted.
+    """Parse text such as ``jobs=30d,logs=12h,poisoned=never``. Ages that the text does not name come from ``base``, by default
+    ``USUAL``. The text ``off`` means that nothing is ever deleted.
 
     Raises InvalidSettings.
     """

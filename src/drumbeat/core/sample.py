@@ -12,7 +12,7 @@ from drumbeat.core.worker import WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What a worker counted in one interval (no running total). ``n`` numbers a worker's samples; each ``n`` is stored once."""
+    """What a worker counted in one interval, not in total. ``n`` numbers a worker's samples, so that none is stored twice."""
 
     n: int
     interval: timedelta

@@ -31,7 +31,7 @@ def fault(worker: Worker) -> SpawnCause | None:
 
 
 def failure_share(workers: Sequence[Worker], since: datetime) -> tuple[int, int]:
-    """Return how many workers failed after ``since``, and how many ended or became ready since. Leaves out refused starts."""
+    """Return two counts of workers since ``since``: failed ones, and all that ended or became ready; without refused starts."""
     ended = [each for each in workers if each.ended_at and each.ended_at > since and not each.meta.get("spawn_failed")]
     ready = len([each for each in workers if each.ready_at and each.ready_at > since and each.status in LIVE])
     return sum(1 for each in ended if fault(each)), len(ended) + ready
@@ -81,7 +81,7 @@ def _after_trial(view: FleetView, before: BreakerState) -> BreakerState:
 
 
 def breaker_allowance(view: FleetView, breaker: BreakerState) -> SpawnAllowance:
-    """Return how many workers the breaker allows: any number while closed, none while open; after a rest, one as a test."""
+    """Return how many workers the breaker allows: any number if closed, none if open, one on trial after a rest or retry."""
     if breaker.opened_at is None:
         return SpawnAllowance(most=UNLIMITED, reason="the breaker is closed")
     why = describe_open_breaker(breaker)

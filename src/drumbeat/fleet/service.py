@@ -96,7 +96,7 @@ class FleetService:
         return found
 
     async def last_beat(self, at: datetime | None = None) -> Beat | None:
-        """Return the last fleet beat up to a moment, even if it failed. Skips checkers' beats, which only start workers."""
+        """Return the autoscaler's last beat up to a moment, even if it failed. Skips the beats of checkers and sweeps."""
         found = await self._store.beats.last(self._pool_id, before=at)
         if found is None or is_fleet_beat(found):
             return found
@@ -104,7 +104,7 @@ class FleetService:
         return max((each for each in both if each), key=lambda beat: beat.n, default=None)
 
     async def _last_before(self, check: Beat) -> Beat | None:
-        """Return the last beat of the fleet's controller before ``check``, a checker's beat; None if none is found near it."""
+        """Return the last beat of the fleet's controller before ``check``, a checker's beat; None if it is too far back."""
         found: Beat | None = check
         for _ in range(_MAX_CHECKS):
             if found is None or is_fleet_beat(found):

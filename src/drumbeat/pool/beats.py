@@ -53,7 +53,7 @@ def pool_loop(
     Each beat also pushes the jobs of the pool's schedules that are due.
 
     ``every``: time between beats. ``lease``: time until the lease expires. ``only_recover``: start no workers. ``before`` is
-    called in each beat before it observes the pool, ``after`` after each beat of ``run``.
+    called in each beat before it observes the pool. The loop's ``run`` calls ``after`` after each beat that held the lease.
     """
     store, spawner = beating.store, beating.spawner
     ticks = TickPusher(store, beating.clock, beating.owner, beating.plugins)

@@ -13,9 +13,9 @@ _PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: exit codes 
 
 
 def failure_streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> FailureStreak:
-    """Count how many of the newest workers failed in a row before they ran a job. Workers before ``mended_at`` are ignored.
+    """Count how many of the newest workers failed in a row before they ran a job.
 
-    ``mended_at``: when a user last changed or resumed the pool.
+    Workers that ended before ``mended_at`` (when a user last changed or resumed the pool) are ignored.
     """
     ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and counts_for_breaker(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
@@ -38,7 +38,7 @@ def counts_for_breaker(row: Worker) -> bool:
 
 
 def next_start_at(found: FailureStreak) -> datetime | None:
-    """Return when the next worker can be started; None: at once. The delay equals the time workers have been failing so far."""
+    """Return when the next worker can be started; None: at once. The longer workers have been failing, the longer the delay."""
     if found.failed < TRIES or found.first_at is None or found.last_at is None:
         return None
     return found.last_at + min(max(found.last_at - found.first_at, SHORTEST), LONGEST)

@@ -35,9 +35,9 @@ class Checker:
         plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS,
     ) -> None:
         """``owner`` returns a unique name for each beat. ``open_spawner`` returns a spawner for an engine or several (``a,b``);
-        the workers that it starts must outlive it. ``watch`` starts a process that watches a pool for delayed jobs after this
-        process has ended. ``after`` is called after each beat that held the pool's lease. ``plugins`` returns what the jobs of
-        schedules pass through."""
+        its workers must go on when the spawner is closed. ``watch`` starts a process that watches a pool for delayed jobs and
+        goes on when this process ends. ``after`` is called after each beat that held the pool's lease. ``plugins`` returns the
+        middleware and the storage of large values, for the jobs that schedules push."""
         self._watch = watch
         self._store = store
         self._clock = clock
@@ -49,8 +49,8 @@ class Checker:
     async def check(self, pool_id: PoolId, *, max_workers: int | None = None, max_wait: timedelta = MAX_WAIT) -> BeatReport:
         """Take back jobs of dead workers, then start as many workers as the queue needs.
 
-        ``max_workers`` is stored in the pool, so that later checks use it too. In a fleet's pool no workers are started,
-        because the fleet does that. Raises NotFound, InvalidInput, InvalidSettings.
+        ``max_workers`` is stored in the pool, so that later checks use it too. In a fleet's pool it is ignored and no workers
+        are started, because the fleet does that. Raises NotFound, InvalidInput, InvalidSettings.
         """
         pool = await self._keep_cap(pool_id, max_workers)
         report = await self._beat(pool, max_wait)
@@ -93,8 +93,8 @@ class Checker:
     async def after_exit(self, pool_id: PoolId, jobs_done: int) -> None:
         """Start new workers if an exiting worker ran jobs and more jobs are ready. Store errors are only logged.
 
-        A worker that ran no job starts none: jobs that are ready but cannot be claimed yet would start workers without end. If
-        delayed jobs remain, a process is started that watches for them.
+        If the worker ran no job, no worker is started; otherwise jobs that are ready but cannot be claimed yet would start
+        workers without end. If delayed jobs remain, a process that waits for them is started.
         """
         try:
             if jobs_done:
@@ -104,7 +104,7 @@ class Checker:
         await self.watch_for_later(pool_id)
 
     async def watch_for_later(self, pool_id: PoolId) -> None:
-        """If the pool has delayed jobs, or jobs that wait for others, start a process that waits for them, unless one runs.
+        """If the pool has delayed jobs, or jobs that wait for others, and no process waits for them yet, start one.
         Errors of the store and of starting the process are logged, not raised."""
         if self._watch is None:
             return

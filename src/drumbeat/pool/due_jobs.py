@@ -30,8 +30,8 @@ _MOST_FAILURES = 20  #: store errors in a row after which the process stops watc
 
 
 async def when_due(store: Store, pool_id: PoolId) -> Due:
-    """Return when a worker of the pool can next claim a job: never if the pool has no pending job for its workers and no job
-    that waits for others, or does not exist; also never for a fleet's pool, because a fleet checks its queue itself."""
+    """Return when a worker of the pool can next claim a job. Never, if the pool does not exist, or has neither a pending job
+    for its workers nor a job that waits for others. Also never for a fleet's pool, because a fleet checks its queue itself."""
     pool = await store.pools.find(pool_id)
     if pool is None or pool.is_scaled:
         return _NEVER

@@ -27,12 +27,12 @@ class Envelope:
 
 
 def needs_envelope(value: Any) -> bool:
-    """Whether a value is an envelope, or a user's value that would be taken for one."""
+    """Whether a value has the key ``MARK``: it is an envelope, or a user's value that must be put into one to stay distinct."""
     return type(value) is dict and MARK in value
 
 
 def seal(value: Any, headers: Mapping[str, str] | None = None, large: LargeReference | None = None) -> Any:
-    """Return what to store: the value itself, or an envelope if there are headers, a reference or a value with the mark."""
+    """Return what to store: an envelope if there are headers, a reference or a value with the key ``MARK``; else the value."""
     if not headers and large is None and not needs_envelope(value):
         return value
     inner: dict[str, Any] = {"headers": dict(headers)} if headers else {}
@@ -55,7 +55,7 @@ def open_envelope(stored: Any) -> Envelope:
 
 
 def _is_whole(inner: Mapping[str, Any], keys: Any) -> bool:
-    """Whether an envelope has the parts that ``seal`` writes; anything else is a user's value from before envelopes."""
+    """Whether an envelope has the parts that ``seal`` writes. If not, it is a user's value, stored before envelopes existed."""
     headers, large = inner.get("headers", {}), inner.get("large")
     if not isinstance(headers, dict) or not inner.keys() <= {"headers", "large"}:
         return False

@@ -20,7 +20,7 @@ class ErrorGroup:
     """Poisoned jobs whose errors are equal except for numbers, ids and addresses."""
 
     group_id: str  #: selects these jobs in a filter (``error_group``)
-    error: str  #: the error with marks such as <n> instead of numbers
+    error: str  #: the error with placeholders such as <n> instead of numbers
     jobs: int
     types: tuple[str, ...]  #: the types of these jobs, most frequent first
     first_seen: datetime | None  #: when the first of these jobs was poisoned

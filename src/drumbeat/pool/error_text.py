@@ -21,7 +21,7 @@ _MASKS = (
 
 
 def normalised_error(error: str | None) -> str:
-    """Return the first line of an error, with marks instead of numbers, ids, times, addresses and URLs."""
+    """Return the first line of an error, with placeholders such as <n> for numbers, ids, times, addresses and URLs."""
     lines = (error or "").strip().splitlines()
     text = lines[0].strip()[: _LONGEST * 4] if lines else NO_ERROR
     for pattern, mark in _MASKS:

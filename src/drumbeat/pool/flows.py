@@ -1,4 +1,4 @@
-"""Workflows: builds jobs that wait for each other, and works on all jobs of a workflow or below a job."""
+"""Workflows: builds jobs that wait for each other, and works on all jobs of a workflow, or on a job and its descendants."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -35,7 +35,7 @@ class WorkflowProgress:
 
     @property
     def share(self) -> float:
-        """The share of its jobs that have ended, from 0 to 1; 1 for a workflow without jobs."""
+        """The share of the workflow's jobs that have ended, from 0 to 1; 1 for a workflow without jobs."""
         return self.ended / self.total if self.total else 1.0
 
 
@@ -87,8 +87,8 @@ async def find_workflow(store: Store, workflow_id: str) -> WorkflowProgress:
 
 
 async def cancel_workflow(store: Store, workflow_id: str) -> list[Job]:
-    """Cancel all unfinished jobs of a workflow, also those pushed meanwhile. Returns the jobs; a running job is only asked
-    to stop. The last jobs are cancelled first, so that no job starts because another one ended."""
+    """Cancel all unfinished jobs of a workflow, also jobs pushed meanwhile. Returns these jobs; a running job is only
+    asked to stop. The jobs pushed last are cancelled first, so that no job starts because its parent was cancelled."""
     seen: set[JobId] = set()
     cancelled: list[Job] = []
     while True:
@@ -101,7 +101,7 @@ async def cancel_workflow(store: Store, workflow_id: str) -> list[Job]:
 
 
 async def cancel_jobs(store: Store, ids: Sequence[JobId]) -> list[Job]:
-    """Cancel jobs in this order. Returns those that are cancelled now, also by the end of a parent, or asked to stop."""
+    """Cancel jobs in this order. Returns the jobs that are cancelled afterwards, for any cause, or were asked to stop."""
     found: dict[JobId, Job] = {}
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]
@@ -134,7 +134,8 @@ async def cancel_subtree(store: Store, job_id: JobId) -> list[Job]:
 
 
 async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
-    """Requeue a job and all jobs below it that are poisoned or cancelled; each waits for its parents again."""
+    """Requeue those of a job and its descendants that are poisoned or cancelled. Each waits for its parents again. Returns the
+    ids of the requeued jobs."""
     requeued: list[JobId] = []
     for job in await descendants(store, job_id):
         if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
@@ -143,7 +144,7 @@ async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
 
 
 async def check_not_blocked(store: Store, job: Job) -> None:
-    """Raise JobEnded if a waiting job cannot run before a failed job is requeued."""
+    """Raise JobEnded if a waiting job cannot run until a poisoned or cancelled job is requeued."""
     if failed := await _blocking_parent(store, job):
         why = f": {failed.last_error.splitlines()[0]}" if failed.last_error else ""
         raise JobEnded(
@@ -152,7 +153,7 @@ async def check_not_blocked(store: Store, job: Job) -> None:
 
 
 async def _blocking_parent(store: Store, job: Job) -> Job | None:
-    """Return a failed job that must be requeued before a waiting job can run, because this or a job before it waits for it."""
+    """Return a failed job for which a waiting job waits, perhaps through other jobs, so that it must be requeued first."""
     queue = [job]
     for waiting in queue:
         parents = await store.jobs.parents(waiting.job_id)

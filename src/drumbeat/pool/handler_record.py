@@ -15,7 +15,7 @@ async def record_handlers(store: Store, pool: Pool, handlers: Mapping[str, str])
     """Record the handlers of tasks (``module:function`` by type of job) in a pool, which is created if it does not exist.
 
     Handlers of other types are left as they are, also those that other processes record at the same time. Raises InvalidInput
-    if it is not a pool of jobs.
+    if the pool is not a pool of jobs.
     """
     if missing := await _missing(pool, handlers):
         await pool.update(handlers=missing)
@@ -25,7 +25,7 @@ async def record_handlers(store: Store, pool: Pool, handlers: Mapping[str, str])
 async def remove_task_handlers(pool: Pool, is_gone: Callable[[str], bool]) -> Sequence[str]:
     """Remove the handlers that tasks have recorded in a pool and for which ``is_gone`` returns True. Returns their types.
 
-    Handlers that were set by hand, also in place of a task's handler, stay. Jobs stay too.
+    Handlers that were set by hand stay, even if they replaced a task's handler. Jobs stay too.
     """
     if gone := _gone(await pool.get(), is_gone):
         await pool.update(remove_handlers=gone)

@@ -36,8 +36,8 @@ class JobFilter:
         return all(getattr(self, each.name) in (None, ()) for each in fields(self))
 
     def with_statuses(self, allowed: Collection[JobStatus], default: Collection[JobStatus], verb: str) -> tuple[JobStatus, ...]:
-        """Return the statuses to read for an operation that can change only jobs with an ``allowed`` status; ``default`` if
-        the filter names none. Raises InvalidInput."""
+        """Return the statuses of the jobs to read: those that the filter names, else ``default``. Raises InvalidInput if the
+        filter is empty, or names a status that is not ``allowed``; ``verb``: the operation, for the message."""
         if self.is_empty:
             raise InvalidInput(
                 f"expected a filter with at least one field, got none; to {verb} all such jobs, give their statuses, "
@@ -75,7 +75,7 @@ class JobFilter:
 
 
 def as_filter(given: "JobFilter | Mapping[str, Any]") -> JobFilter:
-    """Return a JobFilter from one, or from an object with its fields. Raises InvalidInput."""
+    """Return ``given`` if it is a JobFilter, else a JobFilter with the fields of this mapping. Raises InvalidInput."""
     if isinstance(given, JobFilter):
         return given
     names = [each.name for each in fields(JobFilter)]

@@ -69,7 +69,7 @@ class AttemptCall:
 
 
 class Middleware:
-    """The hooks that a middleware can have, as plain or async methods. Subclassing is optional: any object with some will do.
+    """The hooks that a middleware can have, as plain or async methods. Subclassing is optional: one hook is enough.
 
     ``before_*`` hooks are called in the order of registration, ``after_*`` hooks in reverse. A plain method must not block.
     """
@@ -97,7 +97,7 @@ Hook = Callable[[Any], Awaitable[None] | None]
 
 
 class MiddlewareChain:
-    """The middleware of one process, in order. An error in a hook is logged once and has no other effect."""
+    """The middleware of one process, in order. The errors of a hook are logged, each kind once, and have no other effect."""
 
     def __init__(self, members: Sequence[object]) -> None:
         """Raises InvalidInput for an object without any hook."""
@@ -113,7 +113,7 @@ class MiddlewareChain:
         return any(self._hooks[name] for name in names)
 
     async def call(self, name: str, event: "PushCall | AttemptCall") -> None:
-        """Call the hook ``name`` of every middleware. Never raises an error of a hook, also no CancelledError of its own."""
+        """Call the hook ``name`` of every middleware. A hook's errors are logged, not raised, even its own CancelledError."""
         for hook in self._hooks[name]:
             try:
                 if (result := hook(event)) is not None and inspect.isawaitable(result):
@@ -127,7 +127,7 @@ class MiddlewareChain:
                 self._log(hook, name, exc)
 
     def call_blocking(self, name: str, event: PushCall) -> None:
-        """Call the plain hooks ``name``, where no coroutine can run. An async hook is skipped, and that is logged once."""
+        """Call the hook ``name`` of every middleware without awaiting anything. Async hooks are skipped, and logged once."""
         for hook in self._hooks[name]:
             try:
                 if (result := hook(event)) is not None and inspect.isawaitable(result):
@@ -161,7 +161,7 @@ class MiddlewareChain:
     async def around_push(
         self, pool_id: PoolId, jobs: Sequence[NewJob], send: Callable[[Sequence[OutgoingJob]], Awaitable[Sequence[JobId]]]
     ) -> Sequence[JobId]:
-        """Call the hooks before and after ``send``, which pushes jobs with these headers and returns their ids."""
+        """Call the hooks before and after ``send``, which pushes the jobs with the hooks' headers and returns the jobs' ids."""
         call = _push_call(pool_id, jobs)
         await self.call("before_push", call)
         self._check_headers(call)
@@ -178,7 +178,7 @@ class MiddlewareChain:
     def around_blocking_push(
         self, pool_id: PoolId, jobs: Sequence[NewJob], send: Callable[[Sequence[OutgoingJob]], Sequence[JobId]]
     ) -> Sequence[JobId]:
-        """Call the plain hooks before and after ``send``, like ``around_push``, where no coroutine can run."""
+        """Push jobs like ``around_push``, but where nothing can be awaited: async hooks are skipped."""
         call = _push_call(pool_id, jobs)
         self.call_blocking("before_push", call)
         self._check_headers(call)
@@ -205,7 +205,7 @@ class MiddlewareChain:
         await self.call("after_attempt", call)
 
     def checked_headers(self, headers: object) -> dict[str, str]:
-        """Return headers that are text by text and not too long; others are dropped, and that is logged once."""
+        """Return the headers if names and values are text and not too long; otherwise drop them all, which is logged once."""
         if isinstance(headers, dict) and all(isinstance(each, str) for pair in headers.items() for each in pair):
             size = sum(len(each.encode("utf-8", "replace")) for pair in headers.items() for each in pair)
             if size <= MOST_HEADERS:
@@ -222,7 +222,7 @@ class MiddlewareChain:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether the current task was cancelled; if not, a CancelledError comes from a hook itself."""
+    """Whether the current task is being cancelled. If it is not, a CancelledError was raised by the hook itself."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop runs in this thread
@@ -267,7 +267,7 @@ def _checked(member: object) -> object:
 
 
 def _hook(member: object, name: str) -> Hook | None:
-    """Return the member's hook; None if it has none, or only the empty one of the class Middleware."""
+    """Return the member's hook; None if it has none, or only inherits the empty one of the class Middleware."""
     found = getattr(member, name, None)
     if not callable(found) or getattr(found, "__func__", None) is getattr(Middleware, name):
         return None

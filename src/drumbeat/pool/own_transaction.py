@@ -1,4 +1,4 @@
-"""Pushes and completes jobs in a transaction of the caller, for a pool and for the context of a handler."""
+"""Pushes and completes jobs in the caller's own transaction. Used by pools, tasks and the context of a handler."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -104,14 +104,14 @@ class OwnTransactionMethods:
     async def _complete_large_on(
         self, transactions: "OwnTransactions", connection: Any, holder: Holder, job: Job, result: Any
     ) -> None:
-        """Complete a job on an asynchronous connection, with a result that may go to the place of large values."""
+        """Complete a job on an asynchronous connection. A large result is first written to the storage of large values."""
         completion = complete_on(transactions, connection, holder, job.token, await self._plugins.sealed_result(job, result))
         if completion is not None:
             await completion
 
 
 def transactions_at(store_url: str | None, method: str) -> "OwnTransactions":
-    """Return what pushes and completes jobs on connections of callers. Raises InvalidInput if the store cannot do that."""
+    """Return the object that pushes and completes jobs on callers' connections. Raises InvalidInput if the store has none."""
     from drumbeat.store.open import own_transactions
 
     found = own_transactions(store_url) if store_url else None
@@ -144,7 +144,7 @@ def not_renewed(token: Token) -> StoreUnavailable:
 
 
 def then(outcome: "A | Awaitable[A]", convert: Callable[[A], B]) -> "B | Awaitable[B]":
-    """Convert an outcome: at once, or once it has been awaited."""
+    """Convert an outcome: at once or, if it is awaitable, after it was awaited."""
     if not inspect.isawaitable(outcome):
         return convert(outcome)
 

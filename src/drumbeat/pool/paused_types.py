@@ -1,7 +1,7 @@
 """Paused job types: jobs of a paused type are not claimed, and no workers are started for them.
 
 The pool's policy has one field for each paused type, so that two pauses at the same time do not undo each other. The store's
-claim knows nothing of it: a worker reads the policy at most once a second, and asks only for jobs of the other types.
+claim knows nothing of pauses: a worker reads the policy at most once a second, and claims only jobs of the other types.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,8 @@ def resume_change(types: Iterable[str]) -> PoolChange:
 async def claimable_types(jobs: Jobs, pool_id: PoolId, types: Sequence[str], paused: frozenset[str]) -> tuple[str, ...] | None:
     """Return the types to claim: ``types`` (empty: every type) without the paused ones; None if no type is left.
 
-    If every type is wanted and some are paused, these are the types of the ready jobs, since a claim can only name types.
+    If every type is wanted and some are paused, this returns the types of the ready jobs without the paused ones: a claim can
+    name the types that it wants, but no exceptions.
     """
     if not paused:
         return tuple(types)
@@ -53,8 +54,8 @@ class ClaimableTypes:
         self._read_at = None
 
     async def of(self, types: Sequence[str], without: Iterable[str] = ()) -> tuple[str, ...] | None:
-        """Return the types to claim for a worker that handles ``types`` (empty: every type) except those in ``without``; None
-        if no type is left that is not paused."""
+        """Return the types to claim for a worker that handles ``types`` (empty: every type) except those in ``without``,
+        and except paused types; None if no type is left."""
         now = self._clock.elapsed()
         if self._read_at is None or now - self._read_at >= READ_EVERY:
             row = await self._pools.find(self._pool_id)

@@ -41,7 +41,7 @@ def is_expired(pool: PoolRow, job: Job, now: datetime) -> bool:
 
 
 async def without_expired(store: Store, pools: Iterable[PoolRow], jobs: Sequence[Job]) -> Sequence[Job]:
-    """Return jobs of these pools, without results that can no longer be read."""
+    """Return jobs of these pools; results that can no longer be read are replaced by None."""
     limited = {pool.pool_id: pool for pool in pools if result_ttl(pool) is not None}
     if not limited:
         return jobs
@@ -55,7 +55,7 @@ async def without_expired(store: Store, pools: Iterable[PoolRow], jobs: Sequence
 
 
 async def without_expired_results(store: Store, jobs: Sequence[Job]) -> Sequence[Job]:
-    """Return jobs of any pools, without results that can no longer be read. Reads each pool with results once."""
+    """Return jobs of any pools; results that can no longer be read are replaced by None. Reads the rows of their pools."""
     names = {job.pool_id for job in jobs if job.result is not None}
     pools = [await store.pools.find(name) for name in names]
     return await without_expired(store, [pool for pool in pools if pool is not None], jobs)

@@ -31,7 +31,7 @@ class PoolStatus:
 
     @property
     def last_failure(self) -> str | None:
-        """Why the newest worker failed, if ready jobs wait, no worker is live, and ``trouble`` does not tell it; else None."""
+        """Why the newest worker failed. None if no job is ready, a worker is live, or ``trouble`` already says why."""
         is_told = self.trouble is not None or any(not worker.was_refused for worker in self.workers)
         return None if is_told or not self.counts.ready else self.failure
 

@@ -15,7 +15,7 @@ _STORED_AS_TEXT = (date, datetime, time, UUID, Enum)
 
 
 def converter(name: str, hint: Any) -> Convert | None:
-    """Return a function that converts JSON to the type ``hint``; None if values of that type are JSON already.
+    """Return a function that converts JSON to the type ``hint``; None if the type needs no conversion, such as ``list[str]``.
 
     The function raises InvalidInput with ``name``, the parameter's name, if a value does not fit the type.
     """

@@ -51,7 +51,7 @@ def checked_text(name: str, value: Any) -> str:
 
 
 def names(name: str, value: Any) -> tuple[str, ...]:
-    """Check an argument that is a list of names. A single text is refused: it would be read as a list of letters."""
+    """Check an argument that is a list of names. Raises InvalidInput, also for one text: it would be read as letters."""
     return _read(name, f"a list of names, such as {name}=['gpu']", _names, value)
 
 

@@ -45,8 +45,8 @@ class WorkflowGraph:
 
 
 class GraphReader:
-    """Reads graphs of workflows. The parents of a job never change, so they are read once; a large workflow is read again only
-    when its numbers of jobs by state have changed."""
+    """Reads graphs of workflows, and caches them: the parents of a job never change, so they are read only once; the jobs of a
+    large workflow are read again only when its counts of jobs by state have changed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -72,8 +72,9 @@ class GraphReader:
 
 
 def sampled(jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs whose links are to be read: all that have parents or, of many, the first and last of each row of jobs
-    that were pushed one after the other and have the same pool and type."""
+    """Return the jobs whose parents are to be read: all jobs with parents or, if they are more than ``MOST_EXACT``, a sample.
+    The sample is taken from the first and last job of each series of jobs with the same pool and type that were pushed in a
+    row, spread evenly over each pool and type."""
     linked = [job for job in jobs if job.if_failed is not None]
     if len(linked) <= MOST_EXACT:
         return linked
@@ -87,7 +88,7 @@ def sampled(jobs: Sequence[Job]) -> list[Job]:
 
 
 def build_graph(workflow_id: str, jobs: Sequence[Job], links: Links) -> WorkflowGraph:
-    """Return the graph of jobs, which are in the order of pushing, from the links of all or some of them."""
+    """Build the graph of a workflow from its jobs, in the order of pushing, and the parents of all or of a sample of them."""
     levels = _levels(jobs, links)
     members: dict[tuple[object, ...], list[Job]] = {}
     for job in jobs:
@@ -121,7 +122,8 @@ def _box(jobs: Sequence[Job], level: int) -> GraphBox:
 
 
 def _levels(jobs: Sequence[Job], links: Links) -> Mapping[JobId, int]:
-    """Return the level of each job. A job whose links were not read has the level of the job of its kind pushed before it."""
+    """Return the level of each job. A job whose parents were not read gets the level of the job of the same pool and type that
+    was pushed before it."""
     levels: dict[JobId, int] = {}
     own = {job.job_id: job for job in jobs}
     before: dict[tuple[str, str], int] = {}
@@ -136,7 +138,8 @@ def _levels(jobs: Sequence[Job], links: Links) -> Mapping[JobId, int]:
 
 
 def _ordered(jobs: Mapping[JobId, Job], links: Links) -> Iterator[JobId]:
-    """Yield the jobs after their parents; if some links are not known, in the order of pushing, which is usually the same."""
+    """Yield each job after its parents. If the parents of some jobs were not read, yield all in the order of pushing, in which
+    parents usually come first."""
     if any(job.if_failed is not None and job_id not in links for job_id, job in jobs.items()):
         yield from jobs
         return

@@ -82,7 +82,7 @@ class _Draft(Generic[V, A]):
             self.note(f"{name}: {describe(exc)}", exc)
 
     def note(self, error: str, exc: Exception | None = None) -> None:
-        """Record an error; only the first is kept. A Fenced error means that another controller leads now."""
+        """Record an error; only the first is kept. If ``exc`` is Fenced, also note that another controller leads now."""
         self.error = self.error or error
         self.fenced = self.fenced or isinstance(exc, Fenced)
 
@@ -116,8 +116,8 @@ class ControlLoop(Generic[V, A]):
     ``observe`` is given how long this controller had no contact with the store before this beat (zero at first), so that it
     does not mark workers lost because of its own outage. ``decide`` has no side effects. ``act`` carries out one action and
     is safe to repeat. ``patience`` is the timeout of ``observe`` and of each action. ``run`` calls ``on_beat`` with the report
-    of each beat, and ``after`` after each beat as leader. ``keep`` converts the observed state for storage; ``sum_up``
-    makes the stored summary from the decision's summary and the encoded actions.
+    of each beat and then, if this controller led the beat, ``after``. ``keep`` converts the observed state to the JSON that is
+    stored with the beat; ``sum_up`` makes the stored summary from the decision's summary and the encoded actions.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class ControlLoop(Generic[V, A]):
         return held is not None and held.epoch == lease.epoch and self._leadership.trusted
 
     async def _do(self, draft: _Draft[V, A], action: A) -> bool:
-        """Carry out one action; its error does not stop later actions. Returns False once another controller leads."""
+        """Carry out one action; its error does not stop later actions. Returns False if another controller leads now."""
         worker = getattr(action, "worker_id", None) or getattr(getattr(action, "worker", None), "worker_id", "")
         what = f"{action_type(action)} {worker}".rstrip()
         log.info("pool %s: carrying out %s, because: %s", self._pool_id, what, action.reason)
@@ -311,7 +311,7 @@ class ControlLoop(Generic[V, A]):
             await self.resign()
 
     def _lease_free_at(self, due: timedelta) -> timedelta:
-        """Return when to run the next beat: at ``due`` or, if another controller leads, just after its lease expires."""
+        """Return when to run the next beat: at ``due`` or, if another controller leads, just after the end of its lease."""
         return due if self._free_at is None else max(self._free_at, self._clock.elapsed()) + _AFTER_EXPIRY
 
     async def resign(self) -> None:

@@ -30,7 +30,7 @@ class Hierarchy(Protocol):
 
 
 class CgroupProbe:
-    """Reads CPU and memory use in percent of whichever limit is closest to being reached; None if there is no limit.
+    """Reads CPU and memory use in percent of the limit that is closest to being reached; None if there is no limit.
 
     A limit applies to all groups below it, so each group's use is compared with its own limit, and the highest percent counts.
     """

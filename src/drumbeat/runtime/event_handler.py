@@ -85,12 +85,12 @@ class EventHandler:
         self._apply()
 
     def stop_work(self) -> None:
-        """Take a sample and stop applying instructions. The work that ends after this is counted by ``take_last_sample``."""
+        """Take a sample and stop applying instructions. Operations that end later are counted by ``take_last_sample``."""
         self.take_sample()
         self._working = False
 
     def take_last_sample(self) -> None:
-        """Take a sample of the time since ``stop_work``, marked ``draining``: its errors count, its rate does not."""
+        """Take a sample of the time since ``stop_work``, marked ``draining``: results count its errors, but ignore its rate."""
         self._samples.take(self._applied.phase, self._applied.target, self._reading, {"draining": True})
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:

@@ -82,7 +82,8 @@ class HeartbeatLoop:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled. Raises WorkerGone if the row has ended, StoreUnavailable after a long outage."""
+        """Send heartbeats until cancelled. Raises WorkerGone if this worker's row says that it has ended, or belongs to another
+        process; StoreUnavailable after a long outage."""
         due = self._clock.elapsed()
         woken = False
         while True:

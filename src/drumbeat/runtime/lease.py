@@ -59,7 +59,7 @@ class Leadership:
 
     @property
     def fresh(self) -> bool:
-        """Whether the lease need not be renewed yet: more than half of the time is left in which the owner trusts it."""
+        """Whether it is too early to renew the lease: more than half of the time in which the owner trusts it is left."""
         return self.remaining * 2 > self._ttl - self._ttl / _MARGIN
 
     async def hold(self) -> Lease | None:
@@ -142,9 +142,9 @@ class Leadership:
             await self._store.leases.release(lease)
 
     async def _late_answer(self) -> Lease | None:
-        """Return the lease that a cancelled ``hold`` requested without seeing the answer; None if it requested or got no lease.
+        """Return the lease that a cancelled call of ``hold`` acquired without seeing the answer; None if it acquired none.
 
-        If that request failed, the lease is read from the store, which might have carried out the request.
+        If the request failed, the store might still have carried it out, so the lease is read from the store.
         """
         asked, self._asked = self._asked, None
         with suppress(StoreError):

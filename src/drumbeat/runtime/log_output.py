@@ -14,8 +14,8 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def stderr_handler(*, as_json: bool, only: logging.Filter | None = None) -> logging.Handler:
-    """Return a handler that writes to standard error: one JSON object a line, or text. Both show the job that ``only``, a
-    filter, adds to a record (its job_id, pool, type and attempt)."""
+    """Return a handler that writes to standard error, as text or as one JSON object a line. ``only`` is a filter, such as
+    JobLogFilter, which adds a job to each record: JSON shows all added fields, text only the ``job_id``."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else _TextFormatter(_FORMAT))
     if only is not None:

@@ -80,8 +80,8 @@ class RecoveryActor:
         await self._store.workers.move(action.worker, WorkerStatus.TERMINATED, action.reason, change, fence=fence)
 
     async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool, keep_refused: bool = False) -> None:
-        """Add the worker's row if ``is_new``, then start its instance. If that fails, marks the row as ended and raises
-        SpawnFailed.
+        """Add the worker's row if ``is_new``, then start its instance. If the engine refuses, marks the row as ended and raises
+        SpawnFailed; if it is not known whether the worker was started, records that in the row and raises SpawnError.
 
         ``keep_refused``: leave the row open if the engine might start the worker later, so that a later beat can ask again.
         """
@@ -116,11 +116,11 @@ class RecoveryActor:
         await self._store.events.append(self._pool_id, (), fence=fence)
 
     async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> Worker:
-        """Check that the provider can be asked again for this worker's instance, and record the new request. Returns the row
-        as it was before. Clears a refusal in the row, so that if this controller dies, the worker does not count as refused.
+        """Check that the provider can be asked again to start this worker, and record the new request. Returns the row as it
+        was before. Clears a refusal in the row, because if this controller dies now, the worker might have been started.
 
-        Raises StaleWrite if the worker has ended, SpawnError while the instance of an earlier request might still appear: the
-        controller might have died before the provider's answer, and the provider's list might lag behind.
+        Raises StaleWrite if the worker has ended, SpawnError while the instance of an earlier request might still appear: a
+        controller might have died before it got the provider's answer, and the provider's list might lag behind.
         """
         found, now = await self._store.workers.get(self._pool_id, worker_id), await self._store.now()
         if not found.is_live:
@@ -166,7 +166,7 @@ class RecoveryActor:
             log.warning("failed to record details of instance %s of worker %s: %s", instance.ref, instance.worker_id, exc)
 
     async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
-        """End the row of a worker that could not be started, as terminated: not as error, because the provider failed."""
+        """End the row of a worker that could not be started, with the status terminated, not error: the worker did not fail."""
         try:
             change = WorkerChange(error=str(refusal), meta={**row.meta, **_refusal_meta(refusal)})
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
@@ -175,7 +175,7 @@ class RecoveryActor:
 
 
 def check_provider(row: Worker, spawner: Spawner) -> None:
-    """Raise SpawnError if another provider started the worker: this spawner's provider cannot end the worker's instance."""
+    """Raise SpawnError if ``spawner`` cannot end the worker's instance, because another provider started the worker."""
     if not covers(spawner.traits.name, row.provider):
         raise SpawnError(
             f"engine {spawner.traits.name} cannot end worker {row.worker_id}, which engine {row.provider} started; "

@@ -49,7 +49,8 @@ class Housekeeping:
         return deleted
 
     async def _round(self, deleted: Counter[Prunable]) -> bool:
-        """Delete old rows for up to ``WITHIN``. Returns False if rows are left, so that the next round comes soon."""
+        """Delete old rows, then give back their disk space, for up to ``WITHIN``. Returns False if work is left, so that the
+        next round comes soon; but True if the time ran out before any row was deleted, so that it comes later."""
         deadline = self._clock.elapsed() + WITHIN
         default = await self._default()
         pools = [*await self._store.pools.list()]
@@ -93,8 +94,8 @@ class Housekeeping:
                 return False
 
     async def _pause(self, began: timedelta, deadline: timedelta) -> bool:
-        """Pause, so that other users of the store can write; the longer the last step took, the longer. Returns False, without
-        a pause, when the time of this round is over."""
+        """Pause, so that other processes can write to the store: three times as long as the step that began at ``began``,
+        within limits. Returns False, without a pause, when the time of this round is over."""
         now = self._clock.elapsed()
         if now >= deadline:
             return False

@@ -34,13 +34,14 @@ async def take_snapshot(
     unreaped_only: bool = False,
     clock: Clock | None = None,
 ) -> PoolSnapshot:
-    """List the pool's instances, then read its workers' rows (otherwise a new worker's instance could seem to have no row).
+    """List the pool's instances, then read its workers' rows (in the other order, the instance of a worker that was added in
+    between would seem to have no row).
 
-    ``last``: the last beat that observed the pool, if already read. ``gap``: time since this controller last reached the store.
-    ``usual``: the usual time between snapshots. If the engine gives no list in time, raises SpawnError; with ``unlisted_too``
-    returns a ``partial`` snapshot, without instances. If only a host, or one engine of several, gives no list, the workers
-    that might run there count as running. ``gone_since`` leaves out workers whose instance was confirmed gone (reaped)
-    before that time; ``unreaped_only`` leaves out all reaped workers, except those that the provider lists.
+    ``gap``: time since this controller last reached the store. ``last``: the last beat that observed the pool; None: it is read
+    here. ``usual``: the usual time between snapshots. If the engine gives no list in time, raises SpawnError or, with
+    ``unlisted_too``, returns a ``partial`` snapshot without instances. If only a host, or one engine of several, gives no
+    list, the workers that might run there count as running. ``gone_since`` leaves out workers whose instance was confirmed gone
+    (reaped) before that time; ``unreaped_only`` leaves out all reaped workers, except those that the provider lists.
     """
     found, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     instances = found.instances
@@ -73,8 +74,8 @@ async def take_snapshot(
 
 
 async def _listed(spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool) -> tuple[ReachableList, str | None]:
-    """Return the pool's instances, and None. If listing fails, raises SpawnError; with ``unlisted_too``, returns no instances
-    and the error text."""
+    """Return the pool's instances, and None for the error. If they cannot be listed, raises SpawnError or, with
+    ``unlisted_too``, returns no instances and the text of the error."""
     try:
         found = await _list_in_time(spawner, pool, clock)
     except SpawnError as exc:
@@ -103,7 +104,7 @@ async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Reacha
 
 
 def unrecorded_instances(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
-    """For each worker that is still starting and whose row lacks its instance's id, return the id that the provider lists."""
+    """Return the listed instance ids of the workers that are still starting and whose rows have no instance id yet."""
     spawning = {row.worker_id for row in workers if row.status is WorkerStatus.SPAWNING and not row.provider_ref}
     running = [each for each in instances if each.state is not InstanceState.EXITED] if spawning else []
     return {each.worker_id: each.ref for each in running if each.worker_id in spawning}
@@ -139,11 +140,12 @@ async def last_observation(store: Store, pool: PoolRow) -> Beat | None:
 def watched_since(
     last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds, usual: timedelta = timedelta()
 ) -> datetime:
-    """Return since when controllers have watched this pool without a gap; a worker's silence counts only from then.
+    """Return since when controllers have watched this pool without a gap. A worker's silence counts only from then, because in
+    a gap the store might have been out of reach for workers, too.
 
-    After a gap, or if ``last`` is None, the result is ``now``; otherwise the time stored with the beat ``last``. A gap is a
-    time without beats, or without contact between this controller and the store (``gap``), that is longer than ``stale_after``
-    and than twice the usual time between snapshots (``usual``). In a gap, workers might have had no contact with the store.
+    After a gap, or if ``last`` is None, the result is ``now``; otherwise the time stored with the beat ``last``. It is a gap if
+    no controller ran a beat, or this controller had no contact with the store (``gap``), for longer than both ``stale_after``
+    and twice the usual time between snapshots (``usual``).
     """
     if last is None or last.view is None:
         return now

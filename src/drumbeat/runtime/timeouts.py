@@ -45,7 +45,7 @@ def _raise(failure: Exception) -> NoReturn:
 
 
 async def with_timeout(clock: Clock, within: timedelta, call: Coroutine[Any, Any, T]) -> T:
-    """Return the answer of a store call. Raises StoreUnavailable if there is none in the time ``within``."""
+    """Return the answer of a store call. Raises StoreUnavailable if the store does not answer in the time ``within``."""
     try:
         return await race(clock.sleep(within), call)
     except LostRace:
@@ -53,7 +53,7 @@ async def with_timeout(clock: Clock, within: timedelta, call: Coroutine[Any, Any
 
 
 async def pause(clock: Clock, duration: timedelta, until: asyncio.Event) -> bool:
-    """Sleep, but only until the event is set. Returns whether it is set."""
+    """Sleep for ``duration``, or until the event ``until`` is set. Returns whether the event is set."""
     with contextlib.suppress(LostRace):
         await race(until.wait(), clock.sleep(duration))
     return until.is_set()
@@ -75,6 +75,6 @@ def describe(exc: BaseException) -> str:
 
 
 def truncate(text: str, longest: int) -> str:
-    """Truncate text to ``longest`` characters, and escape NUL and invalid Unicode so that any database accepts it."""
+    """Cut text after ``longest`` characters, and mark the cut. Escapes NUL and invalid Unicode, which databases refuse."""
     clean = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
     return clean if len(clean) <= longest else clean[:longest] + _CUT

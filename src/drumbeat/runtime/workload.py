@@ -89,7 +89,7 @@ class Workload(Protocol):
 
 @runtime_checkable
 class WakesHeartbeat(Protocol):
-    """A workload that can notice, before the next heartbeat, that there might be new instructions for its worker."""
+    """A workload that can notice new instructions for its worker earlier than the next heartbeat does."""
 
     def when_in_doubt(self, beat: Callable[[], None]) -> None:
         """Set the function that the workload calls when there might be new instructions: ``beat`` sends a heartbeat at once."""
@@ -98,9 +98,9 @@ class WakesHeartbeat(Protocol):
 
 @runtime_checkable
 class DescribesWorker(Protocol):
-    """A workload that has something to say about its worker, such as which types of jobs it runs."""
+    """A workload that adds facts to its worker's row, such as which types of jobs the worker runs."""
 
     @property
     def worker_meta(self) -> Mapping[str, Any]:
-        """What to add to ``meta`` of the worker's row when it is ready."""
+        """The fields to add to ``meta`` of the worker's row when the worker has prepared its work."""
         ...

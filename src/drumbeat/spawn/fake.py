@@ -106,7 +106,7 @@ F = TypeVar("F", bound=Fault)
 
 @dataclass(slots=True, kw_only=True)
 class _Machine:
-    """The true state of an instance, which the spawner's answers can differ from. It depends on the time."""
+    """A fake instance: from when to when it really runs, even if a fault makes the spawner answer something else."""
 
     order: Order
     ref: str

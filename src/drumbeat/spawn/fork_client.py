@@ -61,7 +61,7 @@ class OwnForkConnector:
 
 
 def connect_within(connection: socket.socket, folder: Path) -> None:
-    """Connect to the socket file in a folder through /proc/self/fd, as a socket's path is limited to about 100 bytes."""
+    """Connect to the socket file in a folder. Uses /proc/self/fd, as the path of a socket can have only about 100 bytes."""
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         connection.connect(f"/proc/self/fd/{folder_fd}/{SOCKET}")

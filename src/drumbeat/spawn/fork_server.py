@@ -1,9 +1,10 @@
 """A fork server: a process with one thread, no open files and all modules loaded, which forks new processes on request.
 
 Forking is fast, because the interpreter is started and the modules are imported already. The new process leads its own
-session. A forked worker records itself in the state folder: other workers are found by their environment variables, but those
-of a forked process cannot be read from outside. The server refuses a request if the client uses another interpreter or another
-copy of Drumbeat, or if code files have changed since the server started; the client then starts a process in the usual way.
+session. A forked worker records itself in the state folder, because other processes cannot read the environment variables of a
+forked process, by which all other workers are found. The server refuses a request if the client uses another interpreter or
+another copy of Drumbeat, or if code files have changed since the server started; the client then starts a process in the usual
+way.
 """
 
 import contextlib
@@ -46,11 +47,12 @@ Become = Callable[[Sequence[str]], int]  #: runs a command, given as a list of a
 
 
 class ForkServer:
-    """Forks processes on request, until its client ends, no request comes for ``idle``, or the code on disk changes."""
+    """Forks processes on request. Ends when the only process it serves has ended, when no request has come for ``idle``, or
+    when a request comes after Drumbeat's code on disk has changed."""
 
     def __init__(self, incoming: socket.socket, become: Become, idle: timedelta | None = None) -> None:
-        """``incoming`` accepts connections, or receives them as file descriptors. ``become(words)`` runs a command in a forked
-        process and returns its exit code."""
+        """``incoming`` is a listening socket, or a socket on which each connection arrives as a file descriptor.
+        ``become(words)`` runs a command in a forked process and returns its exit code."""
         self._incoming = incoming
         self._become = become
         self._idle = idle
@@ -261,7 +263,7 @@ def listening(state_dir: Path) -> Iterator[socket.socket]:
 
 
 def _bind_within(incoming: socket.socket, folder: Path) -> None:
-    """Bind to the socket file in a folder, for this user only. Uses /proc/self/fd, as the folder's path can be too long."""
+    """Create the socket file in a folder, for this user only. Uses /proc/self/fd, as the folder's path can be too long."""
     os.fchmod(incoming.fileno(), 0o600)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -26,7 +26,7 @@ class InstanceState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A request to start a worker. Its id is chosen by the caller, so that a repeated order does not start a second worker."""
+    """A request to start a worker. The caller chooses the worker's id, so that a repeated order starts no second worker."""
 
     pool_id: PoolId
     worker_id: WorkerId
@@ -84,7 +84,8 @@ class ExpandsVolumes(Protocol):
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
         """Expand a volume to ``to_gb`` unless it is that large already, and return its size in GB. Never shrinks it.
 
-        Raises SpawnError, also if workers report a far larger disk (``seen_gb``) than the volume: then they use another disk.
+        ``seen_gb`` is the size of the disk that workers report. Raises SpawnError, also if that is clearly larger than the
+        volume: the workers then use another disk, and an expansion would not help.
         """
         ...
 
@@ -118,7 +119,7 @@ class ForgetsRefusals(Protocol):
     """A spawner that remembers when its provider refused to start instances, and can forget that to try again at once."""
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Forget the provider's refusals, for all pools, and this pool's failed starts, so that starts are retried at once."""
+        """Forget the provider's refusals (for all pools) and this pool's failed starts, so that starts are retried at once."""
         ...
 
 
@@ -135,7 +136,8 @@ class SilentPlace:
         """Whether an instance of this worker might still run here, so that the worker must not count as ended.
 
         False for a worker that left by itself or whose start was refused. Also False for a lost worker (one without
-        heartbeats) if this place is its machine: then the machine is presumed dead, and another worker can take its place.
+        heartbeats) if its machine cannot be reached (``is_down``): the machine is presumed dead, and another worker can be
+        started instead.
         """
         if row.reaped_at is not None or row.meta.get(SPAWN_FAILED) or row.meta.get(REFUSED) or not self.may_hold(row):
             return False

@@ -191,8 +191,10 @@ class LocalSpawner:
 
     @contextmanager
     def _free_slot(self, order: Order) -> Iterator[None]:
-        """Start the worker in this block. If the settings limit the workers, only one start of all spawners with this state
-        folder is in such a block at a time. Raises SpawnFailed if as many workers run as the settings allow."""
+        """Check that a slot is free for the worker, which is started in the ``with`` block. Raises SpawnFailed if none is free.
+
+        If the settings limit the workers, the state folder is locked during the block, so that no other spawner takes the slot.
+        """
         slots = self._settings.slots
         if slots is None:
             yield
@@ -259,7 +261,7 @@ class LocalSpawner:
         return _Child(process, popen.wait)
 
     def _make_known(self, process: Process) -> None:
-        """Wait until other processes can find this worker, and record it. A forked worker has already recorded itself."""
+        """Wait until other processes can find this worker by its environment, and record it. A forked worker records itself."""
         if self._state_dir.find_ref(process.name) == process.ref:
             return
         await_tags(process)
@@ -278,7 +280,7 @@ class LocalSpawner:
         return environment
 
     def _alive(self, names: Set[Name]) -> Sequence[Process]:
-        """Return the running processes of these workers and of their children, started by this or another process."""
+        """Return the running processes of these workers and their children, whichever spawner started the workers."""
         found = {process.ref: process for process in self._all_running() if process.name in names}
         own = [child.process for name, child in tuple(self._children.items()) if name in names and not child.ended.is_set()]
         return tuple({**{process.ref: process for process in own}, **found}.values())
@@ -303,7 +305,7 @@ class LocalSpawner:
         ]
 
     def _is_worker(self, process: Process) -> bool:
-        """Whether the process is the worker, not its child: it leads a session, and no other is recorded as the worker."""
+        """Whether the process is the worker itself: it leads a session, and no other process is recorded as the worker."""
         return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
 
     async def _end(self, names: Set[Name]) -> None:
@@ -319,7 +321,7 @@ class LocalSpawner:
             await self._clock.sleep(_POLL)
 
     def _update_others(self, found: Sequence[Process]) -> None:
-        """Update the list of workers that other processes started: add the running ones, and mark the ended ones."""
+        """Update the list of workers that other spawners started: add those that run, and mark those that have ended."""
         for name, process in {one.name: one for one in reversed(found) if self._is_worker(one)}.items():
             child = self._children.get(name)
             if child is None or (child.ended.is_set() and child.process.ref != process.ref):

@@ -87,9 +87,10 @@ class StateDir:
             yield
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Record which process (``pid:start``) is the worker; its environment does not tell, because its children inherit it.
+        """Record which process (``pid:start``) is the worker: its tags do not tell, because its child processes inherit them.
 
-        Also records that the worker runs on this machine, so that a later spawner notices its end. ``ref`` None deletes both.
+        Also records that the worker runs on this machine, so that a later spawner notices its end. If ``ref`` is None, deletes
+        both records.
         """
         _write_ref(self._file("workers", name, ".ref"), ref)
         _write_ref(self._file("running", name, ".ref"), None if ref is None else f"{ref} {pid_namespace()}")
@@ -133,7 +134,7 @@ class StateDir:
         return found
 
     def find_ref(self, name: Name) -> str | None:
-        """Return the worker's process (``pid:start``) as last recorded; None without a record: its starter can die before."""
+        """Return the worker's recorded process (``pid:start``); None without a record: its starter may have died before."""
         try:
             return self._file("workers", name, ".ref").read_text()
         except FileNotFoundError:

@@ -39,7 +39,7 @@ def apply_outcome(job: Job, verdict: JobOutcome, now: datetime) -> Job:
 
 
 def _suspended(job: Job, verdict: JobOutcome, now: datetime) -> Job:
-    """Return a job that sleeps or waits for an event. If an event came that its attempt did not know of, it goes on at once."""
+    """Return a job that sleeps or waits for an event. If an event was sent that the attempt did not see, the job is due now."""
     has_missed = verdict.seen_events is not None and job.events_sent > verdict.seen_events
     wait = timedelta() if has_missed else verdict.retry_in
     kept = replace(job, attempts=job.attempts - (job.begun_at is not None))

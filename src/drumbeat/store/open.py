@@ -43,8 +43,8 @@ def open_store(url: str, *, create: bool = False, check_version: bool = True) ->
 
 
 def own_transactions(url: str) -> "OwnTransactions | None":
-    """Return what pushes and completes jobs of the store at a URL in transactions of the caller; None if the store is neither
-    PostgreSQL nor SQLite, or if the URL is invalid."""
+    """Return an object that pushes and completes jobs of the store at a URL in transactions of the caller; None if the store
+    is neither PostgreSQL nor SQLite, or if the URL is invalid."""
     return _own_transactions(url, os.getcwd())
 
 

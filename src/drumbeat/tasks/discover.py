@@ -17,9 +17,9 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def tasks_of(module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
-    """Import a module and return its tasks by pool, also those it imports from elsewhere.
+    """Import a module and return its tasks by pool, with the tasks that it imports from other modules.
 
-    Raises InvalidInput if it cannot be imported, has no task, or has two tasks with the same name.
+    Raises InvalidInput if the module cannot be imported, has no task, or has two tasks with the same name.
     """
     found: dict[str, Task[..., Any]] = {}
     for each in vars(_imported(module)).values():
@@ -39,8 +39,8 @@ def tasks_of(module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
 
 
 def is_undefined(handler: str, module: str, tasks: Iterable[Task[..., Any]]) -> bool:
-    """Whether a handler (``module:function``) is of this imported module, which no longer has such a task. ``tasks`` are the
-    module's tasks that were found; a task can also be in a class of the module."""
+    """Whether a handler (``module:function``) names a task that this imported module no longer has. ``tasks``: the tasks found
+    at the top level of the module; a task in one of the module's classes counts as defined too."""
     where, _, path = handler.partition(":")
     if where != module or handler in {task.handler_name for task in tasks}:
         return False
@@ -51,7 +51,7 @@ def is_undefined(handler: str, module: str, tasks: Iterable[Task[..., Any]]) -> 
 
 
 def meant_module(text: str) -> str | None:
-    """Return the name of the module that a file (app/tasks.py) or a task (app.tasks:add) belongs to; None if it has none."""
+    """Return the name of the module that a file (app/tasks.py) or a task (app.tasks:add) belongs to; None if there is none."""
     path = Path(text.partition(":")[0])
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
@@ -71,7 +71,7 @@ def _imported(module: str) -> Any:
 
 
 def _place(error: BaseException) -> str:
-    """Return the file and line at which an import failed; empty if no code ran, and for a SyntaxError, which names them."""
+    """Return the file and line where an import failed; empty if no code ran, or for a SyntaxError, whose text names them."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
     if isinstance(error, SyntaxError) or not frames:
         return ""
@@ -83,7 +83,7 @@ def _is_machinery(file: str) -> bool:
 
 
 def is_module(name: str) -> bool:
-    """Whether a module with this name can be found. For ``a.b``, this imports ``a``; if that fails, ``a.b`` may exist: True."""
+    """Whether a module with this name can be found. For ``a.b`` this imports ``a``; if ``a`` exists but fails, returns True."""
     if not _MODULE.fullmatch(name):
         return False
     try:

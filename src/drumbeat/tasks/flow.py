@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")  #: the other parameters of a task that gets a result first
 R = TypeVar("R")  #: the result of a job
-S = TypeVar("S")  #: the result of the job after it
+S = TypeVar("S")  #: the result of the next job
 T = TypeVar("T")
 
 
@@ -45,8 +45,8 @@ class TaskJob(Generic[R]):
         self.pool = pool
         self.store = store
         self.job_id = new.job_id or JobId(f"job-{uuid4().hex}")
-        self.parents = [*parents]  #: the jobs of this workflow that it waits for
-        self.workflow_id: str | None = None  #: None: set when it is pushed
+        self.parents = [*parents]  #: the jobs of this workflow that this job waits for
+        self.workflow_id: str | None = None  #: set by the push, if None
         self._new = replace(new, job_id=self.job_id)
 
     def __repr__(self) -> str:
@@ -54,18 +54,18 @@ class TaskJob(Generic[R]):
 
     @property
     def output(self) -> R:
-        """The result of this job as an argument of another job, which then waits for it: ``count.job(page.output)``.
+        """The result of this job, to pass as an argument to another job, which then waits for this job:
+        ``count.job(page.output)``. An argument can also be a list in which every item is such a result.
 
-        It can be an argument itself, or an item of a list of such results. Raises InvalidInput for a unique task, because
-        another job with the same key would stand in for this one.
+        Raises InvalidInput for a unique task: a push can use an existing job with the same key instead of this job.
         """
         if self._new.unique_key is not None:
             raise InvalidInput(f"task {self.task.task_name}: the result of a unique job cannot be an argument of another job")
         return cast(R, ResultOf(self))
 
     def then(self, task: "Task[Concatenate[R, P], S]", /, *args: P.args, **kwargs: P.kwargs) -> "TaskJob[S]":
-        """Return a job that runs after this one, with the result of this one as its first argument. Raises InvalidInput for
-        something that is not a task."""
+        """Return a job of ``task`` that runs after this job, with this job's result as its first argument. Raises InvalidInput
+        if ``task`` is not a task."""
         return _task(task).job(self.output, *args, **kwargs)
 
     def after(
@@ -76,8 +76,9 @@ class TaskJob(Generic[R]):
     ) -> "TaskJob[R]":
         """Let this job wait for other jobs; a job that is already pushed can be given by its id. Returns this job.
 
-        ``any_of``: one of its parents is enough. ``if_failed``: what happens if a parent is poisoned or cancelled: ``block``
-        (it waits until the parent is requeued and done), ``skip`` (it is cancelled), ``run`` (it runs). Raises InvalidInput.
+        ``any_of``: this job runs once one of its parents is done. ``if_failed``: what this job does if a parent is poisoned or
+        cancelled: ``block`` (wait until the parent is requeued and done), ``skip`` (be cancelled), ``run`` (run). Raises
+        InvalidInput.
         """
         if any_of and has_outputs(self._new.payload):
             raise InvalidInput(
@@ -93,10 +94,10 @@ class TaskJob(Generic[R]):
         return self
 
     def push(self, workflow_id: str | None = None) -> PushedJob[R]:
-        """Push this job and all jobs before it: all of them, or none. Raises InvalidInput for jobs that wait in a circle.
+        """Push this job and all jobs before it. Raises InvalidInput for jobs that wait in a circle.
 
-        Jobs of several pools are pushed pool by pool, the first jobs first. If that is interrupted, push again: jobs that
-        exist are not pushed twice.
+        In one pool, all jobs are pushed or none. In several pools, they are pushed pool by pool, parents first; after an error,
+        push again to add the missing jobs: jobs that exist are not pushed twice.
         """
         return self._pushed(Workflow([self], workflow_id).push())
 
@@ -108,7 +109,7 @@ class TaskJob(Generic[R]):
         return workflow.last[0]
 
     def planned(self, workflow_id: str) -> PlannedJob:
-        """Return the job as it is pushed."""
+        """Return the job as part of this workflow, with its pool, its task and the ids of its parents, ready to be pushed."""
         after = tuple(dict.fromkeys((*self._new.after, *(parent.job_id for parent in self.parents))))
         return PlannedJob(pool=self.pool, task=self.task, new=replace(self._new, after=after, workflow_id=workflow_id))
 
@@ -119,7 +120,7 @@ class Workflow:
     def __init__(self, last: Sequence[TaskJob[Any]], workflow_id: str | None = None) -> None:
         """``last`` are the last jobs; all jobs before them belong to the workflow too."""
         self.last = [*last]
-        self.workflow_id = workflow_id  #: None: set when it is pushed
+        self.workflow_id = workflow_id  #: set by the push, if None
 
     @property
     def jobs(self) -> list[TaskJob[Any]]:
@@ -127,8 +128,8 @@ class Workflow:
         return _in_order(self.last)
 
     def push(self) -> PushedWorkflow:
-        """Push all jobs: all of them, or none. Jobs of several pools are pushed pool by pool, the first jobs first; if that
-        is interrupted, push again: jobs that exist are not pushed twice."""
+        """Push all jobs. In one pool, all jobs are pushed or none. In several pools, they are pushed pool by pool, parents
+        first; after an error, push again to add the missing jobs: jobs that exist are not pushed twice."""
         queue, jobs, flow = self._prepared()
         return self._pushed(queue, jobs, queue.push_workflow([job.planned(flow) for job in jobs]))
 
@@ -158,7 +159,7 @@ class Group(Workflow, Generic[R]):
 
     @property
     def output(self) -> list[R]:
-        """The results of all jobs of the group, in this order, as an argument of another job."""
+        """The results of all jobs of the group, in the group's order, to pass as an argument to another job."""
         return [job.output for job in cast("list[TaskJob[R]]", self.last)]
 
     def then(self, task: "Task[Concatenate[list[R], P], S]", /, *args: P.args, **kwargs: P.kwargs) -> TaskJob[S]:
@@ -177,7 +178,7 @@ def chain(*stages: Stage, workflow_id: str | None = None) -> list[NewJob]: ...
 def chain(*stages: TaskStage, workflow_id: str | None = None) -> Workflow: ...
 def chain(*stages: Any, workflow_id: str | None = None) -> Any:
     """Return a workflow of stages that run one after the other. A stage is a job, a list of jobs or a workflow; the next stage
-    waits for all of its last jobs and gets no results from them. Raises InvalidInput for an empty stage.
+    waits for the last jobs of the stage before, and gets no results from them. Raises InvalidInput for an empty stage.
 
     Jobs of tasks (``fetch.job(url)``) are pushed with ``chain(…).push()``; jobs made by ``new_job`` with
     ``pool.push_jobs(chain(…))``.
@@ -209,7 +210,7 @@ def group(*jobs: TaskJob[Any], callback: TaskJob[Any], workflow_id: str | None =
 def group(*jobs: Any, callback: Any = None, workflow_id: str | None = None) -> Any:
     """Return a workflow of jobs that run at the same time, and of a ``callback`` that runs once after all of them.
 
-    The callback gets no results: ``group(…).then(total)`` passes the list of them to a task. Raises InvalidInput.
+    The callback gets no results; to pass the list of results to a task, use ``group(…).then(total)``. Raises InvalidInput.
 
     Jobs of tasks are pushed with ``group(…).push()``; jobs made by ``new_job`` with ``pool.push_jobs(group(…))``.
     """
@@ -232,14 +233,14 @@ def group(*jobs: Any, callback: Any = None, workflow_id: str | None = None) -> A
 
 
 def with_outputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> "tuple[list[Any], dict[str, Any], dict[str, Any]]":
-    """Return arguments without results of other jobs, and the jobs whose results they are, by position or name."""
+    """Return the arguments, with None for each result of another job; and the jobs of these results, by position or name."""
     found: dict[str, Any] = {}
     plain_args = [_plain(str(n), value, found) for n, value in enumerate(args)]
     return plain_args, {name: _plain(name, value, found) for name, value in kwargs.items()}, found
 
 
 def output_ids(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the field of a payload that refers to results of other jobs; empty if there is none."""
+    """Return the payload field with the ids of the jobs whose results are arguments, by position or name; empty if none are."""
     ids = {place: [job.job_id for job in jobs] if isinstance(jobs, list) else jobs.job_id for place, jobs in found.items()}
     return {OUTPUTS: ids} if ids else {}
 
@@ -266,7 +267,7 @@ def _members(stage: Any) -> Sequence[Any]:
 
 
 def _task(given: T) -> T:
-    """Return a task that was given to ``then``. Raises InvalidInput for anything else."""
+    """Return ``given``, the argument of ``then``, if it is a task. Raises InvalidInput if it is anything else."""
     if isinstance(given, TaskFunction):
         return given
     problem = f"then: expected a task, such as a function below @drumbeat.task, got {short_repr(given)}"
@@ -276,7 +277,7 @@ def _task(given: T) -> T:
 
 
 def _checked(members: Iterable[Any], place: str) -> list[TaskJob[Any]]:
-    """Return the jobs of ``place``, such as ``stage 2``. Raises InvalidInput if there are none, or for anything else."""
+    """Return ``members`` as a list. Raises InvalidInput, which names ``place``, if it is empty or not all are task jobs."""
     jobs = [*members]
     if not jobs:
         raise InvalidInput(f"expected at least one job in {place}, got none; leave it out")

@@ -61,9 +61,9 @@ def _timing(given: Mapping[str, Any]) -> TaskTiming:
 
 
 async def record_schedules(schedules: Schedules, tasks: Sequence[PeriodicTask], module: str) -> Sequence[str]:
-    """Record the schedules of the periodic tasks among these in a pool. Those that have not changed stay as they are.
+    """Record in a pool the schedule of each periodic task of ``tasks``. Schedules that have not changed stay as they are.
 
-    Schedules that ``module`` once defined in this pool and defines no more are removed. Returns the names of the others.
+    Removes the schedules that ``module`` once defined in this pool and no longer defines. Returns the recorded names.
     """
     names = []
     for task in tasks:

@@ -1,6 +1,6 @@
 """Answer webhook requests, each of which asks for a beat (one pass of a control loop).
 
-A request that is sent again runs no second beat, unless the first beat failed or did nothing since another controller leads.
+A request that is sent again runs no second beat, unless the first beat failed or did nothing because another controller leads.
 """
 
 import contextlib

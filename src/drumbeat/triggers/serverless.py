@@ -87,8 +87,8 @@ def cron_job(
 ) -> Mapping[str, Any]:
     """Return a Kubernetes CronJob that runs a trigger's beat. Raises InvalidInput if the trigger has no schedule.
 
-    The store's URL and, if it is there, its password are read from the Kubernetes secret ``secret``; ``variables`` are written
-    into the manifest.
+    The container reads the store's URL from the Kubernetes secret ``secret``, and the password too if the secret has one;
+    ``variables`` are written into the manifest.
     """
     if trigger.schedule is None:
         raise InvalidInput(f"trigger {trigger.name} has no schedule, which a CronJob needs; add one to triggers.yml")

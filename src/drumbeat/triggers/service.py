@@ -128,7 +128,7 @@ class TriggerService:
             yield beside
 
     async def install(self) -> Sequence[str]:
-        """Put cron triggers into the user's crontab and return the lines. Raises InvalidSettings if a password would show."""
+        """Put cron triggers into the user's crontab and return the lines. Raises InvalidSettings if these show a password."""
         folder = Path.cwd()
         if self._environment.public_store is None and not (folder / "drumbeat.toml").exists():
             raise InvalidSettings(
@@ -171,7 +171,7 @@ class TriggerService:
     async def keep_due(self) -> None:
         """Start workers when delayed jobs come due, in pools that a trigger starts workers for, until cancelled.
 
-        While one process does this, retries and delayed jobs need no cron trigger.
+        While a process runs this, no cron trigger is needed to start workers for retries and delayed jobs.
         """
         if self._environment.keep_due is not None:
             await self._environment.keep_due(self._pools_with_trigger, self._start_workers, self._file)
@@ -208,7 +208,7 @@ class TriggerService:
 
 
 def _command(firing: Firing) -> Sequence[str]:
-    """Return the drumbeat arguments with which a Kubernetes CronJob runs a trigger's beat; they need no triggers.yml."""
+    """Return the drumbeat arguments with which a Kubernetes CronJob runs a trigger's beat: it has no triggers.yml to read."""
     if firing.machine is BeatKind.FLEET and firing.pool_id is not None:
         return ("fleet", "beat", firing.pool_id)
     if firing.machine is BeatKind.REAPER:

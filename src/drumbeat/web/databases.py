@@ -43,7 +43,7 @@ def database_of(config: Mapping[str, Any], connections: Mapping[str, str] | None
 async def matching_runs(
     runs: Runs, filters: Mapping[str, Any], database: str | None, order: RunOrder | None, first: int, count: int
 ) -> Sequence[Run]:
-    """Return ``count`` matching runs from number ``first`` on, newest first unless ``order`` is given. The store sorts only by
+    """Skip ``first`` matching runs, return the next ``count``; newest first unless ``order`` is given. The store sorts only by
     age and knows no database types: if ``order`` or ``database`` is given, only the newest MOST_SORTED runs are searched."""
     if order is None and not database:
         return await runs.list(**filters, offset=first, limit=count)

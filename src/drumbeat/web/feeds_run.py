@@ -1,4 +1,4 @@
-"""Live updates of a run. Before the last update, each viewer gets an update in phase PROCESSING (the result is computed)."""
+"""Live updates of a run. A viewer who sees a run end gets an update in phase PROCESSING (computing the result) before that."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ class RunSource:
         self._before: LiveRun | None = None  #: the last snapshot before the run ended
 
     async def read(self) -> Sequence[FeedUpdate[LiveRun]]:
-        """Return the run's current state. When the run has ended, an update in phase PROCESSING comes before the last one."""
+        """Return the run's current state. If the run has ended since the last read, first an update in phase PROCESSING."""
         watched = await self._watch.look()
         if watched.run.status not in RUN_ENDED:
             self._before = watched
@@ -50,8 +50,8 @@ def _update(watched: LiveRun) -> FeedUpdate[LiveRun]:
 
 
 def _processing_snapshot(earlier: LiveRun, last: LiveRun) -> LiveRun:
-    """Return a snapshot in phase PROCESSING, made up because no read might have seen that phase: the figures of ``earlier``;
-    the run, workers, decisions and logs of ``last``."""
+    """Return a made-up snapshot in phase PROCESSING, which may have been too short for a read to see. It has the figures of
+    ``earlier``, and the run, workers, decisions and logs of ``last``."""
     ending = RunStatus.CANCELLING if last.run.status is RunStatus.CANCELLED else RunStatus.STOPPING
     run = replace(last.run, status=ending, phase=Phase.PROCESSING, ended_at=None)
     return replace(earlier, run=run, now=last.now, workers=last.workers, decisions=last.decisions, logs=last.logs)

@@ -33,7 +33,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 def with_security_headers(message: MutableMapping[str, Any], path: str, *, is_refusal: bool) -> MutableMapping[str, Any]:
     """Return the start message of a response with security headers added; headers that the response already sets stay.
 
-    ``is_refusal``: the login or the access check answered, not the application, so the response is not cached.
+    ``is_refusal``: the response is from the login or the access check, not from the application; it must not be cached.
     """
     given: Headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
     names = {name.lower() for name, _ in given}

@@ -1,4 +1,4 @@
-"""Rate limit of wrong tokens by address. The right token is always accepted: a user and an attacker can share an address."""
+"""Rate limit of wrong tokens by address. The right token always works: a user and an attacker may share an address."""
 
 import ipaddress
 from collections import OrderedDict, deque

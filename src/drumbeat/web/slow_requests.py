@@ -43,7 +43,7 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
             super().connection_lost(exc)
 
         def _is_answering(self) -> bool:
-            """Whether no request data is due: the server is answering, or the connection is closed or became a WebSocket."""
+            """Whether the timer must be off: the server is answering, or the connection is closed or became a WebSocket."""
             if self.transport.is_closing() or self not in self.connections:
                 return True
             return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
@@ -59,7 +59,7 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
                 self._timer = None
 
         def _close(self) -> None:
-            """Close a connection whose request did not arrive in time; wait again if the server itself has paused reading."""
+            """Close a connection whose request did not arrive in time; if the server has paused reading, restart the timer."""
             if self.flow.read_paused:
                 self._arm()
             else:

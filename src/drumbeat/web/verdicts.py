@@ -66,7 +66,7 @@ class Verdicts:
 
 
 def verdict_words(judgement: RunJudgement) -> str | None:
-    """Return the verdict on an ended run as text; for another run ORPHANED if no orchestrator controls it, else None."""
+    """Return an ended run's verdict as text; ORPHANED for an active run without orchestrator; None for other active runs."""
     if judgement.is_orphan:
         return ORPHANED
     return WORDS.get(judgement.verdict)

@@ -36,9 +36,10 @@ class ActionCall:
         return self.context[key]
 
     def number(self, key: str, default: int) -> int:
-        """Return a value of the context as a whole number; ``default`` if it is missing or empty. Raises InvalidInput.
+        """Return a value of the context as a whole number; ``default`` if it is missing or empty.
 
-        The value can be text, because Jinja renders every template to text.
+        The value can also be a number as text, because Jinja renders every template to text. Raises InvalidInput for
+        any other value.
         """
         given = self.context.get(key)
         try:

@@ -26,13 +26,13 @@ def whole_expression(template: Any) -> str | None:
 
 
 def bare(template: Any) -> Any:
-    """Turn ``{{ context.x }}`` into ``context.x``, which keeps its type in FlatMachines; return other templates unchanged."""
+    """Turn ``{{ context.x }}`` into ``context.x``, so that FlatMachines keeps the value's type; return others unchanged."""
     inner = whole_expression(template)
     return inner if inner is not None and _PATH.fullmatch(inner) else template
 
 
 def is_computed(template: Any) -> bool:
-    """Whether a template is one expression, but not a path like ``context.x``. FlatMachines would turn its value into text."""
+    """Whether a template is one expression other than a path like ``context.x``: FlatMachines makes text of its value."""
     inner = whole_expression(template)
     return inner is not None and not _PATH.fullmatch(inner)
 
@@ -59,7 +59,7 @@ def condition(expression: str, variables: Mapping[str, Any]) -> Any:
 
 
 def needs_jinja(expression: str) -> bool:
-    """Whether FlatMachines cannot evaluate a condition, so that Jinja must: it has filters, calls or unknown names."""
+    """Whether a condition contains filters, calls, ``in``, ``is`` or unknown names, which only Jinja can evaluate."""
     try:
         tree = ast.parse(expression, mode="eval")
     except SyntaxError:

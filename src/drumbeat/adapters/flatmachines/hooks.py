@@ -45,7 +45,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         registration_dsn: str | None = None,
         plan: Mapping[str, Any] | None = None,
     ) -> None:
-        """``plan`` is what ``translate`` wrote for this hook, for one state or the whole machine. Users do not set it."""
+        """``plan``: templates, conditions and options that ``translate`` wrote for this hook. Users do not set it."""
         self._session = session
         self._plan: Mapping[str, Any] = plan or {}
         self._dsns = (dsn, registration_dsn)
@@ -98,7 +98,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return context
 
     async def on_state_exit(self, state_name: str, context: Context, output: Any) -> Any:
-        """Apply the state's ``output_to_context``, and compute the conditions that FlatMachines cannot evaluate."""
+        """Apply the state's ``output_to_context``, and compute transition conditions that FlatMachines cannot evaluate."""
         visible = output if output is not None else dict(context)
         for key, template in self._plan.get("writes", {}).items():
             context[key] = evaluate(template, {"context": context, "output": visible, "input": context})
@@ -109,7 +109,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return output
 
     async def on_error(self, state_name: str, error: Exception, context: Context) -> str | None:
-        """Set the worker's status to error, and fail its jobs. Returns None: the machine does not continue in another state."""
+        """Set the worker's status to error, and fail its jobs. Returns None, so that the machine ends."""
         if worker_id := context.get("worker_id"):
             await self._backends.fail(worker_id, f"{type(error).__name__}: {error}")
         return None

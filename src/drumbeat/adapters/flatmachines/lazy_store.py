@@ -58,7 +58,7 @@ class LazyStore:
         return pool_id
 
     async def allow_slower_heartbeats(self, name: str, thresholds: Thresholds) -> None:
-        """Replace a pool's thresholds by ``thresholds`` if these allow slower heartbeats than the pool's thresholds do."""
+        """Replace a pool's thresholds by ``thresholds``, but only if ``thresholds`` allow more time between heartbeats."""
         pools = (await self.store()).pools
         found = await pools.get(await self.pool(name, thresholds))
         if found.thresholds.stale_after < thresholds.stale_after:

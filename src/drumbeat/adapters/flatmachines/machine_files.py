@@ -48,7 +48,7 @@ def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Ma
 
 
 def absolute_refs(data: dict[str, Any], folder: Path) -> None:
-    """Make the file paths in a state machine's ``data`` absolute, so that a machine in another folder can contain it."""
+    """Make the file paths in a state machine's ``data`` absolute: it may be copied into a machine of another folder."""
     machines = data.get("machines") or {}
     for name, ref in machines.items():
         if isinstance(ref, str):

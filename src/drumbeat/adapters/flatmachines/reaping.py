@@ -34,7 +34,7 @@ class StaleWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClaimedJobs:
-    """The claimed jobs of a pool, and the rows of the live workers and of those that hold a job."""
+    """The claimed jobs of a pool, and the rows of its live workers and of the ended workers that hold one of these jobs."""
 
     pool: PoolRow
     jobs: Sequence[Job]
@@ -51,8 +51,8 @@ class _ClaimedJobs:
 async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | None) -> Sequence[StaleWorker]:
     """Return the stale workers of a pool.
 
-    These are live workers without a heartbeat for longer than ``threshold`` (default: twice the pool's heartbeat interval),
-    workers that have ended but hold a job, and workers that have no row and hold a job with an expired lease.
+    These are live workers without a heartbeat for longer than ``threshold`` (default: the pool's ``stale_after``; a worker that
+    is starting gets more time), ended workers that hold a job, and workers without a row that hold a job with an expired lease.
     """
     claimed = await _read(backends, pool_id)
     silent = [
@@ -66,8 +66,8 @@ async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | 
 async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
     """Mark a worker lost and return its jobs, in every pool, to the queue. Returns the number of jobs.
 
-    If the worker has sent a heartbeat since it was found, changes nothing and returns None. A worker without a row sends none:
-    see ``_reap_without_row``.
+    If the worker has sent a heartbeat since it was found stale, changes nothing and returns None. A worker without a row cannot
+    send heartbeats: see ``_reap_without_row``.
     """
     registry = await backends.registration.place.store()
     row = await _find(registry, PoolId(worker.pool_id), WorkerId(worker.worker_id))
@@ -86,11 +86,12 @@ async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
 
 
 async def _reap_without_row(backends: PoolClaims, worker: StaleWorker) -> int | None:
-    """Return to the queue the jobs of a worker without a row: all of them if it was named, or if all its leases have expired.
+    """Return the jobs of a worker without a row to the queue. Returns their number; None if a worker that was found stale keeps
+    all its jobs, because its leases were renewed or extended.
 
-    If it also holds jobs with valid leases, it may be alive, and only the store's rule for expired leases is applied: each is
-    extended once, then its job is taken back. The same for a holder that the worker's name does not identify: a worker of
-    another pool, or an earlier process. Returns None if no job was taken back from a worker that was found stale.
+    All its jobs are returned if it was given by its id (``by_name``), or if all its leases have expired. If only some leases
+    have expired, it may be alive: then only the store's rule is applied, which extends an expired lease once, and takes the job
+    back when it expires again. The rule is also applied to a worker of another pool and to an earlier process of a worker.
     """
     claimed = await _read(backends, worker.pool_id)
     held = claimed.held_by(worker.worker_id)
@@ -113,8 +114,10 @@ async def _release_all(backends: PoolClaims, worker: StaleWorker) -> int:
 
 
 async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> StaleWorker:
-    """Return the StaleWorker for an entry of ``list_stale_workers``, or for a worker's id: then the worker is reaped in any
-    case, so its last heartbeat is read from its row. Raises ValueError if ``given`` has no worker id.
+    """Return the StaleWorker for ``given``: an entry of ``list_stale_workers``, or a worker's id.
+
+    For an id, the last heartbeat is read from the worker's row now, so that ``reap`` marks the worker lost even if it is not
+    stale. Raises ValueError if ``given`` has no worker id.
     """
     fields = given if isinstance(given, dict) else {"worker_id": str(given)}
     if not fields.get("worker_id"):
@@ -134,7 +137,7 @@ async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> StaleWorke
 
 
 def _is_silent(row: Worker, pool: PoolRow, threshold: timedelta | None, now: datetime) -> bool:
-    """Whether a live worker has sent no heartbeat for too long; until it joins, the longer limit ``start_within`` applies."""
+    """Whether a live worker has sent no heartbeat for too long. A worker that is starting has at least ``start_within``."""
     limit = pool.thresholds.stale_after if threshold is None else threshold
     if row.status is WorkerStatus.SPAWNING:
         limit = max(limit, pool.thresholds.start_within)
@@ -164,8 +167,8 @@ def _holders(pool_id: str, claimed: _ClaimedJobs) -> list[StaleWorker]:
 def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
     """Return the name of the worker that holds a job; None if no worker holds it.
 
-    This is the plain worker id, also for a worker that never registered. If the holder belongs to another pool, or is another
-    process with the same id, the name is longer, so that it does not match a row of this pool.
+    The name is the plain worker id, also for a worker that never registered. A worker of another pool, or another process with
+    the same id, gets a longer name, which matches no row of this pool.
     """
     if job.holder is None:
         return None

@@ -89,8 +89,8 @@ async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Se
 
 
 async def start_successors(session: MachineSession, request: Launch) -> None:
-    """When a worker ends that a trigger started, start workers for the remaining jobs, but only if this worker claimed a job.
-    Also start a process that waits for delayed jobs and then starts workers for them. Store errors are only logged."""
+    """At the end of a worker with the option ``--successors``, start workers for the remaining jobs if this worker claimed a
+    job. Also start a process that waits for delayed jobs and then starts workers for them. Store errors are only logged."""
     pool_id, me = request.given.get("pool_id"), request.given.get("worker_id")
     if request.successors is None or not isinstance(pool_id, str):
         return

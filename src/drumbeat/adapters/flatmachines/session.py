@@ -97,7 +97,7 @@ class PoolClaims:
             await self.leave(worker_id, "error", error)
 
     async def abandon(self, error: str | None) -> None:
-        """Give up the claimed jobs and end the workers. With ``error``, both fail; without it, the jobs are queued again."""
+        """Give up the claimed jobs and end the workers. With ``error``, jobs and workers fail; else jobs are queued again."""
         for worker_id in self.work.holders() | self.registration.own():
             if error is not None:
                 await self.fail(worker_id, error)
@@ -184,5 +184,5 @@ async def open_session(
 
 
 def new_worker_id(pool_id: str) -> str:
-    """Return a new worker id that no worker of any pool has."""
+    """Return a new worker id, which is unique in all pools."""
     return f"{pool_id}-machine-{uuid4().hex[:12]}"

@@ -30,7 +30,7 @@ class QueueCounts:
     """How many jobs of a pool can be claimed now, and how many workers it has."""
 
     pending: int
-    capacity: int  #: workers that are starting or active
+    capacity: int  #: live workers, from their start to their end
     busy: int  #: workers that hold a job
 
     def missing_workers(self, cap: int) -> int:
@@ -118,8 +118,8 @@ async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner,
 
 
 async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, workers: RequestedWorkers) -> int:
-    """Return how many more workers ``workers.cap`` allows. Counts lost workers whose process still runs, but not the worker
-    ``workers.leaving``, which makes this request at its end."""
+    """Return how many more workers ``workers.cap`` allows. A lost worker counts while its process runs. The worker
+    ``workers.leaving``, which makes this request at its own end, does not count."""
     running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
     live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
     return max(workers.cap - len((running | live) - {workers.leaving}), 0)

@@ -138,8 +138,8 @@ class _Writer:
         return {"conditions": conditions} if conditions else {}
 
     def _hook(self, owner: Config, role: str, plan: Config) -> None:
-        """Add the hook ``pool`` with the argument ``plan`` to the list of hooks ``owner[role]``; if it is in the list
-        already, only set this argument."""
+        """Add the hook ``pool`` with the store URLs and ``plan`` as arguments to the list of hooks ``owner[role]``. If the
+        hook is in the list already, set its ``plan``, and the store URLs that it lacks."""
         existing = owner.get(role) or []
         refs = [copy.deepcopy(ref) for ref in (existing if isinstance(existing, list) else [existing])]
         ours = next((n for n, ref in enumerate(refs) if _name(ref) == NAME), None)
@@ -150,8 +150,8 @@ class _Writer:
 
 
 def _dsns(data: Config, settings: MachineSettings) -> Config:
-    """Return the store URLs for the machine's ``pool`` hooks: the arguments of the first such hook that has a ``dsn``. A URL
-    that is missing there is taken from ``settings``."""
+    """Return the store URLs for the machine's ``pool`` hooks: those of the first ``pool`` hook that has a ``dsn``. A URL
+    that this hook does not give is taken from ``settings``."""
     owners = [data.get("lifecycle_hooks"), *(state.get("hooks") for state in (data.get("states") or {}).values())]
     refs = [ref for owner in owners for ref in (owner if isinstance(owner, list) else [owner])]
     args: Config = next(

@@ -82,7 +82,7 @@ class ClaimTokens:
 
 
 class DrumbeatWorkPool:
-    """The items (jobs) of a named pool. ``complete``, ``fail`` and ``release`` raise KeyError if the item is not held here."""
+    """The items (jobs) of a named pool. ``complete``, ``fail``, ``release`` raise KeyError for an item not held here."""
 
     def __init__(self, backend: "DrumbeatWorkBackend", name: str) -> None:
         self.name = name
@@ -133,7 +133,8 @@ class DrumbeatWorkPool:
     async def release_by_worker(self, worker_id: str) -> int:
         """Return all items of a lost worker to their queues, also those of other pools. Returns how many.
 
-        A crash is counted for each item, which can poison it. Items that the worker claimed without registration are included.
+        The loss counts against each item, as a crash or a suspected one, which can poison the item. Items that the worker
+        claimed without registration are included.
         """
         store, pool_id = await self._store(), await self._place.pool(self.name)
         unregistered = Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
@@ -195,8 +196,8 @@ class DrumbeatWorkBackend:
         self._registered[holder.worker_id] = holder
 
     def holder(self, pool_id: PoolId, worker_id: str) -> Holder:
-        """Return the identity with which a worker claims jobs: that of its registered process or, if it is not registered, one
-        that consists of its id and this pool."""
+        """Return the identity with which a worker claims jobs: the identity that was registered for it or, without one, its id
+        and this pool."""
         return self._registered.get(worker_id) or Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
 
     async def release(self, holders: Collection[Holder]) -> int:
@@ -222,7 +223,7 @@ class DrumbeatWorkBackend:
             self.claims.forget(claims[token])
 
     async def settle_all(self, worker_id: str, outcome: AttemptOutcome, error: str | None) -> int:
-        """End the attempts at all jobs of a worker with the same outcome. Returns how many outcomes the store accepted."""
+        """Report the same outcome for all jobs that a worker has claimed. Returns how many reports the store accepted."""
         claims = self.claims.of_worker(worker_id)
         if not claims:
             return 0

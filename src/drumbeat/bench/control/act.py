@@ -52,8 +52,8 @@ class RunActor:
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action. If a SetTargets or SaveStep failed earlier in this beat, storing the orchestrator state raises
-        Refused, because the state would record the failed action as done."""
+        """Carry out one action. Raises Refused for an action that stores the orchestrator state if a SetTargets or SaveStep
+        failed earlier in this beat, because the state would record the failed action as done."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -64,8 +64,8 @@ class RunActor:
             self._undone.pop()
 
     def _check_nothing_is_undone(self) -> None:
-        """Raise Refused if an action of this beat (pass of the control loop) failed. The state is then not stored, so that the
-        next beat repeats the action."""
+        """Raise Refused if a SetTargets or SaveStep of this beat (pass of the control loop) failed. The state is then not
+        stored, so that the next beat repeats the action."""
         undone, self._undone = self._undone, []
         if undone:
             self._facts = []
@@ -93,8 +93,8 @@ class RunActor:
                 await self._recovery.recover(action, fence)
 
     async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
-        """Start a worker. If an engine on other machines failed to start a worker earlier in this beat, the engine is not asked
-        again: only the new worker's row is added, which SetTargets needs, and SpawnError is raised."""
+        """Start a worker. If an engine on other machines has failed to start a worker in this beat, it is not asked again: then
+        only a new worker's row is added, because SetTargets needs the row, and SpawnError is raised."""
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
             if action.is_new:
@@ -132,7 +132,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """Return, and forget, the events to store with the run's state. Events collected under an earlier lease are dropped."""
+        """Return and clear the events to store with the run's state. Events collected under an earlier lease are dropped."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 

@@ -85,7 +85,7 @@ async def preview_operations(document: TemplateDocument, connections: Connection
 
 
 async def with_connection(document: TemplateDocument, connections: ConnectionService) -> TemplateDocument:
-    """Return the template with the URL of the stored connection it names filled in. Raises NotFound, InvalidInput."""
+    """Return the template with the URL of the stored connection that it names, if any. Raises NotFound, InvalidInput."""
     check_no_password(document)
     named = document.target.connection
     if named is None:

@@ -183,8 +183,8 @@ def _stop(view: RunView, state: ControllerState, ending: RunEnding) -> list[Acti
 def _ending(view: RunView, recovered: Recovered) -> list[Action]:
     """Return the actions that end a run: stop all workers, wait until they have left, enter PROCESSING, store the result.
 
-    If the engine does not answer, the run does not wait until the engine confirms that the instances of ended workers are gone:
-    these workers have been told to leave, and each ends when it finds that its row is closed."""
+    If the engine does not answer, the run ends although the engine has not confirmed that the instances of ended workers are
+    gone: these workers have been told to leave, and each ends when it finds its row closed."""
     unstarted = never_started(view.sight, recovered.living)
     actions: list[Action] = [
         MarkFailed(worker=worker, exit_code=0, reason="the run ended before this worker was started") for worker in unstarted
@@ -208,14 +208,14 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _left_at(view: RunView) -> int:
-    """Return the number of the latest reading of the server statistics when the last worker left; a lower number if a new
-    orchestrator counts its readings from 1 again."""
+    """Return the number of the server reading that was the latest when the last worker left. If a new orchestrator, which
+    counts readings from 1 again, is still below that number, return the number of its latest reading."""
     now = view.probe.look if view.probe else 0
     return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
 
 
 def _waits_for_totals(view: RunView) -> bool:
-    """Whether to wait for one more reading of the server statistics: they are complete only after all sessions have closed."""
+    """Whether to wait, for a few beats, for another reading of server statistics, complete only after all sessions closed."""
     if view.status is RunStatus.CANCELLING or view.probe is None or not view.probe.counters or not view.state.snapshots:
         return False
     return view.probe.look < _left_at(view) + _READINGS_AFTER_END and view.state.looks_waited < _MAX_BEATS_WAITED

@@ -11,9 +11,10 @@ Workers with fresh figures are checked once per interval. A worker over the CPU 
 More sessions waiting in the server than ``max_queued_percent`` of the connections for ``patience_intervals`` checks fail the
 run with SERVER_QUEUE: more load would only measure the queue.
 
-After a back-off a worker is not changed for some checks. When it has been below the thresholds long enough, its ceiling is
-raised step by step; each further back-off doubles that time. Hard mode fails the run at the first overload; warn mode only
-reports it. If a run has a single worker, its overload is enough to fail: the worker is backed off first, then the run fails.
+After a back-off a worker is not backed off again for some checks. When it has stayed below the thresholds for a number of
+checks, its ceiling is raised step by step; each further back-off doubles that number. Hard mode fails the run at the first
+overload; warn mode only reports it. If a run has a single worker, its overload is enough to fail: the worker is backed off
+first, then the run fails.
 """
 
 from collections.abc import Mapping, Sequence
@@ -194,13 +195,13 @@ def _may_back_off(view: GuardView, guarded: WorkerGuard) -> bool:
 
 
 def _backed_off(view: GuardView, worker: GuardedWorker) -> int:
-    """Return an overloaded worker's reduced number of connections, at least 1 in FIXED mode, else ``min_connections``."""
+    """Return how many connections an overloaded worker keeps: at least 1 in FIXED mode, else at least ``min_connections``."""
     least = 1 if view.scaling.mode is ScalingMode.FIXED else view.scaling.min_connections
     return max(least, floor(worker.target * (1 - view.guardrails.back_off_percent / 100)))
 
 
 def _scale_out(view: GuardView, state: GuardState, overload: Overload, acted: Sequence[NewEvent]) -> GuardState:
-    """Request one more worker to take over connections, unless all workers are overloaded: the new one would be too."""
+    """Request a worker for the connections taken from others. If all workers are overloaded, do not: a new one would be too."""
     if not acted or overload.all_over or view.coming or not _may_scale_out(view):
         return state
     taken = _action(view, "scale_out", None, None, None)

@@ -91,7 +91,7 @@ async def free_connections(target: Target) -> int | None:
 
 
 async def _checked_load(document: TemplateDocument, target: Target) -> tuple[TemplateDocument, Load]:
-    """Return the template with its SQL, and the operations to send. Raises InvalidInput if the database rejects one."""
+    """Return the template with its SQL, and the operations to send. Raises InvalidInput for a rejected operation."""
     made, load = await build_load(document, target)
     if document.table:
         await target.describe(document.table)

@@ -21,7 +21,7 @@ def lost(view: RunView, recovered: Recovered) -> list[Worker]:
 
 
 def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Return how a starting run must end because of lost workers, or None. A worker's configuration error always ends it."""
+    """Return how a starting run must end because of lost or refused workers, or None. A configuration error always ends it."""
     gone = lost(view, recovered)
     misconfigured = [worker for worker in gone if worker.exit_code == ExitCode.CONFIGURATION]
     if misconfigured:

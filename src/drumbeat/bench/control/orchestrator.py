@@ -34,7 +34,7 @@ BRISKLY = timedelta(milliseconds=400)  #: time between beats while workers start
 LEASE = timedelta(seconds=10)
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.CANCELLING)
 _TRIES = 5
-_LEASED_BEATS = 6  #: where a slow store makes beats rare, the lease lasts for so many of them
+_LEASED_BEATS = 6  #: a lease lasts at least this many beats, also with a slow store, which makes beats rare
 
 Watch = Callable[[Run], AbstractAsyncContextManager[Callable[[], ServerProbe | None]]]
 
@@ -61,7 +61,7 @@ class Orchestrator:
         self._clock = clock
         self._owner = owner
         self._watch = watch
-        self._slowest = store.traits.shortest_beat  #: beats come no more often than the store can bear
+        self._slowest = store.traits.shortest_beat  #: the shortest time between two beats that the store can bear
         self.lease = max(LEASE, self._slowest * _LEASED_BEATS)  #: how long a run's lease lasts after the last beat
 
     async def create_run(
@@ -78,7 +78,7 @@ class Orchestrator:
         return run_id
 
     async def start_run(self, run_id: RunId) -> None:
-        """Start a run: its orchestrator begins it at its next beat. Raises NotFound, and Refused unless the run is PREPARED."""
+        """Request the start of a run; its orchestrator carries it out. Raises NotFound, and Refused unless it is PREPARED."""
         run = await self._store.runs.get(run_id)
         if run.status is not RunStatus.PREPARED:
             raise Refused(f"run {run_id}: expected status PREPARED to start it, got {run.status}; to repeat it, use rerun")
@@ -87,7 +87,7 @@ class Orchestrator:
 
     async def stop_run(self, run_id: RunId, reason: str = "stopped by the user") -> RunStatus:
         """Cancel a run and notify its workers, in one transaction. Returns the run's status, which is unchanged if the run has
-        ended. Raises NotFound, and Refused if the run's row changes during every try."""
+        ended. Raises NotFound, and Refused if another process changes the run's row during each of several tries."""
         for _ in range(_TRIES):
             run = await self._store.runs.get(run_id)
             if run.status in RUN_ENDED or run.status is RunStatus.CANCELLING:

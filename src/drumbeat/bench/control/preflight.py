@@ -36,7 +36,7 @@ class PlannedPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """The workers, connections and phases that a run would have. With ``errors`` it cannot succeed; ``warnings`` are advice."""
+    """The workers, connections and phases that a run would have. With ``errors`` it would fail; ``warnings`` are advice."""
 
     load_mode: LoadMode
     workers: int  #: started at the beginning
@@ -63,7 +63,7 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan:
-    """The engine that a run is planned for, and the host (``model``) whose size gives the estimated connections per worker."""
+    """The engine of a planned run, and the host (``model``) from whose size the connections per worker are estimated."""
 
     room: EngineRoom = field(default_factory=EngineRoom)
     model: HostCapacity | None = None  #: None: not known

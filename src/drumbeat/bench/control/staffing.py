@@ -32,7 +32,7 @@ def staffing_of(
     extra: int = 0,
 ) -> Staffing:
     """Return the workers and connections that the load mode asks for (``steer``), minus lost workers that are not replaced,
-    plus ``extra`` workers. ``ceilings``: the most connections of each slot (worker number) that a guardrail has limited."""
+    plus ``extra`` workers. ``ceilings``: the most connections, by slot (worker number), for workers that a guardrail limits."""
     workers = losses.workers_wanted(view, recovered, steer.workers) + extra
     missing = workers - len(recovered.staying)
     if (most := view.plan.scaling.most_workers) is not None:

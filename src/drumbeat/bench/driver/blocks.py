@@ -65,7 +65,7 @@ class BlockMaker:
         self._operations = [_OperationMaker(index, each, draw) for index, each in enumerate(load.used)]
 
     def make(self, operations: int) -> MessageBlock:
-        """Make the next block, with about this many operations, so that it has exactly the percentages of the mix."""
+        """Make the next block: about this many operations, with exactly the percentages of the mix."""
         order = np.tile(self._round, max(1, operations // len(self._round)))
         counts = np.bincount(order, minlength=len(self._operations))
         made = [maker.make(int(count)) for maker, count in zip(self._operations, counts, strict=True)]
@@ -106,7 +106,7 @@ class _OperationMaker:
 
 
 def _size(value: Value) -> int | None:
-    """Return how many bytes each drawn value takes; None if the size varies."""
+    """Return how many bytes each value drawn from this source takes; None if the size varies."""
     match value:
         case RandomText(length=length):
             return length

@@ -1,6 +1,6 @@
 """The state of one connection of the generic engine (which runs load through any database driver).
 
-It makes sure that each operation is recorded exactly once.
+``ConnectionSlot`` makes sure that each operation is recorded exactly once.
 """
 
 import asyncio

@@ -78,7 +78,7 @@ class ExecutionWriter:
         self._thread.start()
 
     def keep(self, records: Records, *, warmup: bool) -> None:
-        """Queue records for writing, without waiting for the disk."""
+        """Queue records for writing, without waiting for the disk. ``warmup``: whether they are outside the measurement."""
         if self._sampling < 1.0:
             records = records[self._chance.random(len(records)) < self._sampling]
         if not len(records):

@@ -41,7 +41,7 @@ class Engine(Protocol):
     """
 
     async def open(self) -> None:
-        """Open one connection. Raises InvalidInput or InvalidSettings if the address, login or a statement is wrong."""
+        """Start the engine if a first connection succeeds. Raises InvalidInput or InvalidSettings if it fails."""
         ...
 
     def set_target(self, connections: int) -> None:

@@ -17,7 +17,7 @@ class Waiter(Protocol):
     """A connection that waits until it is told to begin an operation."""
 
     def wake(self, due: int) -> None:
-        """End the connection's wait. ``due``: due time of the operation to begin; ``AT_ONCE``: no due time; ``STOP``: end."""
+        """End the wait, to begin an operation with due time ``due`` (``AT_ONCE``: without one), or none if it is ``STOP``."""
         ...
 
 

@@ -68,8 +68,8 @@ class _Phases:
         return self.names[self.current]
 
     def is_measured(self, phase: str | None) -> bool:
-        """Whether operations of this phase are measured: those of MEASUREMENT or, as long as MEASUREMENT has not been entered,
-        those outside any phase (None)."""
+        """Whether operations of this phase are measured: only those of MEASUREMENT. Until MEASUREMENT is entered, operations
+        outside any phase (None) are measured instead."""
         return phase == (MEASUREMENT if MEASUREMENT in self.names.values() else None)
 
     @property
@@ -273,7 +273,7 @@ class LoadRunner:
         return self._executions.files if self._executions is not None else []
 
     def kept(self) -> Mapping[str, float | str]:
-        """Return how many rows were written to Parquet files, and how many were lost and why; empty if nothing is recorded."""
+        """Return how many rows were written to Parquet files, and how many were lost and why; empty without such files."""
         if self._executions is None:
             return {}
         files, loss = self._executions.files, self._executions.loss

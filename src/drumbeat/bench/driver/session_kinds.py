@@ -13,7 +13,7 @@ Values = Sequence[Sequence[Any]]  #: the values for $1, $2 … of each statement
 
 
 class OperationFailure(Exception):
-    """An operation or connect has failed: outcome, the database's error code and message."""
+    """A failed operation or connection attempt: its outcome, and the database's error code and message."""
 
     def __init__(self, outcome: int, code: str, message: str, *, statement: int = 0, lost: bool | None = None) -> None:
         super().__init__(message)

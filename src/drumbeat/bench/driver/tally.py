@@ -81,10 +81,10 @@ class LoadTally:
             self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
 
     def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
-        """Add waiting times to the response times, for operations that were due but never sent; do not count the operations.
+        """Add the waiting times of operations that were due but never sent to the response times, without counting operations.
 
-        Each added time is at least the service time of the fastest successful operation of the same kind, because the operation
-        itself would have taken that long.
+        Each added time is at least the shortest service time of the same kind, because the operation would have taken that
+        long at least.
         """
         kinds = np.resize(self._order, len(waits))
         for number, tally in enumerate(self.kinds):

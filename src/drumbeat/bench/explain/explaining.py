@@ -16,7 +16,7 @@ from drumbeat.store.interface import RunChange, Store
 
 
 class LanguageModel(Protocol):
-    """A language model that can be asked."""
+    """The interface of a language model: it answers messages with a text."""
 
     @property
     def settings(self) -> LanguageModelSettings: ...

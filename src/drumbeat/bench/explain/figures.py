@@ -26,7 +26,7 @@ MOST_STEPS = 40
 
 
 class EndReason(StrEnum):
-    """Why a run ended, as given to a language model; another reason is left out."""
+    """Why a run ended, as given to a language model; a reason not listed here is left out."""
 
     DURATION = "DURATION"
     MAX_FOUND = "MAX_FOUND"
@@ -41,7 +41,7 @@ class EndReason(StrEnum):
 
 
 class StepOutcome(StrEnum):
-    """What a step of a search, or a whole search, found, as given to a language model; another outcome is left out."""
+    """What a step of a search, or a whole search, found, as given to a language model; others are left out."""
 
     STABLE = "STABLE"
     DEGRADED = "DEGRADED"

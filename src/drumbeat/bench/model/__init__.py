@@ -1,4 +1,4 @@
-"""The data classes of benchmarks: loads, plans, snapshots of a run, actions and records. They contain no logic."""
+"""The data classes of benchmarks (loads, plans, snapshots of a run, actions, records), and computations on them. No I/O."""
 
 from drumbeat.bench.model.best import (
     STABLE as STABLE,

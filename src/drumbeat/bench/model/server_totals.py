@@ -1,7 +1,7 @@
 """Computes how much a database's statistics (running totals) increased, even if the server has reset them. No I/O.
 
 After a crash or a reset, a server counts from zero again. A total that was reset counts as increased by its new value; what
-was counted between the last reading and the reset is lost. ``RESETS`` says how often that happened.
+was counted between the last reading and the reset is lost. The total ``RESETS`` counts the resets.
 """
 
 from collections.abc import Mapping

@@ -83,7 +83,7 @@ class QpsState:
     last_change: datetime | None = None
     last_error_pct: float | None = None  #: deviation of throughput from the target, with sign
     ready: int = 0  #: how many workers were running in the last window
-    unsettled_since: datetime | None = None  #: since when workers lack some of their assigned connections; None: they have all
+    unsettled_since: datetime | None = None  #: since when workers or connections are missing; None: none are
     peak_service_ms: float | None = None  #: highest service time in the windows counted by ``slack``
     scaled_out_at_qps: float | None = None  #: throughput before workers were last added
     scaled_out_from: int | None = None  #: connections before workers were last added

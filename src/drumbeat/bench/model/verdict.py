@@ -54,7 +54,7 @@ class RunJudgement:
 
     @property
     def passed(self) -> bool | None:
-        """True if all objectives were met, False if not; None if the run has no objective or has not ended."""
+        """True if all objectives were met, None if there are none or the run has not ended, else False (also if cancelled)."""
         undecided = (RunVerdict.NO_OBJECTIVE, RunVerdict.PENDING)
         return None if self.verdict in undecided else self.verdict is RunVerdict.PASSED
 
@@ -92,7 +92,7 @@ def judgement_document(judgement: RunJudgement) -> dict[str, Any]:
 
 
 def stored_judgement(run: Run) -> RunJudgement | None:
-    """Return a run's verdict from its row; None if the run completed but its row has none: its results must then be judged."""
+    """Return a run's verdict from its row. None if a completed run has no verdict there: the caller must judge its results."""
     unfinished = judgement_by_status(run)
     if unfinished is not None and run.status not in RUN_ENDED:
         return unfinished

@@ -18,7 +18,7 @@ from drumbeat.core.worker import Worker, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProbe:
-    """One reading of the sessions and statistics of the database under test. None: not reported."""
+    """One reading of the sessions and statistics of the database under test. Figures that it does not report are None."""
 
     look: int = 0  #: the number of this reading, from 1
     sessions: int | None = None
@@ -184,8 +184,8 @@ class NoteFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember:
-    """Action: store the orchestrator's state in the run's row. It is always the last action of a beat (pass of the control
-    loop), so that an interrupted beat is repeated."""
+    """Action: store the orchestrator's state in the run's row. It comes after the actions that the state records as done, so
+    that these are repeated if the beat (pass of the control loop) is interrupted."""
 
     state: ControllerState
     operations: int

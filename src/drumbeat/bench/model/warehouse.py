@@ -37,7 +37,7 @@ class WarehouseSettings:
 
 
 def size_named(name: str) -> str:
-    """Return a size as Snowflake shows it: xsmall and X-SMALL are X-Small. Raises InvalidInput."""
+    """Return a warehouse size in Snowflake's spelling: xsmall and X-SMALL become X-Small. Raises InvalidInput."""
     found = _SPELLINGS.get(name.upper().replace("-", "").replace("_", "").replace(" ", ""))
     if found is None:
         raise InvalidInput(f"warehouse size: expected one of {', '.join(SIZES)}, got {name!r}")

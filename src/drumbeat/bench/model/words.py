@@ -6,7 +6,7 @@ NOTHING = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Format a number with thousands separators and ``digits`` significant digits, never fewer than its integer part has.
+    """Format a number with thousands separators and ``digits`` significant digits; a longer integer part is shown in full.
 
     None becomes a dash."""
     if value is None:

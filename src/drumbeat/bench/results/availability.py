@@ -72,8 +72,8 @@ def as_metrics(found: Availability | None) -> dict[str, Any] | None:
 
 
 def outages(timeline: Sequence[Second]) -> list[tuple[int, int]]:
-    """Return each outage as (first second, second after the last). An outage at the end counts only if it contains errors: of a
-    run under way, the newest samples may not have arrived yet."""
+    """Return each outage as (first second, second after the last). An outage at the end counts only if it contains errors:
+    without errors, the newest samples of a run under way may just not have arrived yet."""
     measured = _measured(timeline)
     found = [*_stretches(missing_seconds(measured))]
     if found and found[-1][1] > measured[-1].offset and not _shows_failures(measured, *found[-1]):
@@ -96,7 +96,7 @@ def _measured(timeline: Sequence[Second]) -> list[Second]:
 
 
 def _is_partial(second: Second) -> bool:
-    """Whether a second is left out because it was measured only in part. A second with failures is kept, so that they count."""
+    """Whether to leave out a second because it was measured only in part. If it has failures it is kept, so that they count."""
     return second.covered < _WHOLE and not second.errors and not second.failed_connects
 
 

@@ -96,8 +96,8 @@ def whole_run(
 ) -> list[Result]:
     """Merge the workers' results into the rows of the whole run: first all kinds of operations, then one row for each kind.
 
-    Rates are over the longest time that any worker measured; if no worker measured nearly all of ``span`` (the seconds that the
-    run measured), over ``span``.
+    Rates are operations divided by the longest time that a worker measured, or by ``span`` (the seconds for which the run
+    measured) if no worker measured nearly all of it.
     """
     sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
     sums[None] = _Sum()

@@ -50,10 +50,10 @@ def cost_of(record: RunRecord) -> Cost:
 
 
 def credits_in(metrics: Mapping[str, Any]) -> float | None:
-    """Return the credits of a run, from its result's metrics; None if they are not known.
+    """Return the Snowflake credits of a run, from its result's metrics; None if they are not known.
 
-    They are the estimate, but not more than the server metered: that includes what others used in the same hours. If there is
-    no estimate, they are the metered credits."""
+    There are two figures: an estimate for this run, and the metered credits, which include those of other users in the same
+    hours and so are an upper limit. Returns the lower one, or the only one."""
     server = metrics.get("server")
     used = server.get("credits") if isinstance(server, Mapping) else None
     if not isinstance(used, Mapping):
@@ -63,9 +63,8 @@ def credits_in(metrics: Mapping[str, Any]) -> float | None:
 
 
 def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, float], operations: int) -> Mapping[str, Any]:
-    """Return a result's metrics with its cost updated: the cost of the credits ``used`` replaces what the total has for the
-    database so far, which is the cost of its hours or of earlier credits. The metrics are unchanged if the credits or the price
-    of a credit are not known."""
+    """Return a result's metrics with the cost updated: the database's part, so far the cost of its hours or of credits read
+    earlier, becomes the cost of the credits ``used``. The metrics are unchanged if the credits or their price are unknown."""
     amount = credits_in({"server": {"credits": used}})
     if prices.credit is None or amount is None:
         return metrics
@@ -80,7 +79,7 @@ def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, 
 def cost(
     prices: Prices, *, worker_hours: float, target_hours: float, operations: int, qps: float, used_credits: float | None = None
 ) -> Cost:
-    """Compute a cost. If the credits used and their price are known, they replace the hours of the database and their price."""
+    """Compute a cost. The database's part is credits × their price if both are known, otherwise hours × their price."""
     workers = None if prices.worker_hour is None else worker_hours * prices.worker_hour
     target = None if prices.target_hour is None else target_hours * prices.target_hour
     if prices.credit is not None and used_credits is not None:

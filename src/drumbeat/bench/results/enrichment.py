@@ -28,7 +28,7 @@ async def enrich(store: Store, run_id: RunId, open_target: Open, clock: Clock, l
     """Try again to add to a run's result what the database counted. Raises NotFound while there is no result.
 
     If the counters after the measurement are missing, they are read now. They then include any later use of the database, and
-    a note in the result says so. From a database that records every statement, this history is read instead of counters.
+    a note in the result says so. If a database records every statement, this history is read instead of its counters.
     """
     run = await store.runs.get(run_id)
     rows = await store.results.list(run_id)
@@ -101,7 +101,7 @@ async def _from_history(
 async def _awaited(
     target: KeepsHistory, run_id: RunId, span: tuple[Any, Any], expected: int, clock: Clock, limit: timedelta
 ) -> RecordedStatements:
-    """Read the history until it holds the expected statements, or the limit is over."""
+    """Read the history again and again until it holds nearly all expected statements, or ``limit`` has passed."""
     began = clock.elapsed()
     while True:
         found = await target.recorded_statements(run_id, *span, expected)

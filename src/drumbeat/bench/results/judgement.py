@@ -22,7 +22,7 @@ async def led_by(store: Store, run: Run) -> str | None:
 
 
 def under_way(run: Run, leader: str | None) -> RunJudgement:
-    """Return the verdict on a run that has not ended: pending, or without an orchestrator if ``leader`` is None."""
+    """Return the verdict on a run that has not ended: pending; as an orphan if it was started and ``leader`` is None."""
     if leader is None and run.status is not RunStatus.PREPARED:
         return RunJudgement(is_orphan=True, reason=NO_LEADER)
     return judgement_by_status(run) or RunJudgement()

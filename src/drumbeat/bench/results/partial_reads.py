@@ -37,8 +37,8 @@ async def read_seconds(
 
 
 async def read_errors(store: Store, run_id: RunId) -> RunErrors:
-    """Count the errors of a run, with examples. Raises NotFound. Examples of an ended run are read from its result;
-    examples of a run under way from samples with a failed operation, so failed attempts to connect can be missing."""
+    """Count the errors of a run, with examples. Raises NotFound. The examples of an ended run come from its result. Those of a
+    run under way come only from samples with a failed operation, so examples of failed attempts to connect can be missing."""
     run, now = await store.runs.get(run_id), await store.now()
     results = await store.results.list(run_id)
     counted, origin = _Errors(), began(run)

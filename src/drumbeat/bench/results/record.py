@@ -112,7 +112,7 @@ async def read_decisions(store: Store, run: Run) -> tuple[tuple[DecisionRecord, 
 
 
 async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
-    """List the newest completed runs that ``run`` might be compared with, and whether each met its objectives."""
+    """List the newest completed runs that ``run`` might be compared with, and whether each missed no objective."""
     since = run.created_at - within if run.created_at else None
     found: list[Candidate] = []
     for other in await store.runs.list(
@@ -142,7 +142,7 @@ def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps:
 
 
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: RunEnding) -> RunRecord:
-    """Return the record a run has once its final status and ``whole`` (its results for all workers together) are stored."""
+    """Return the record of a run as it will be once its final status and ``whole``, the results of all workers, are stored."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
     totals = with_failed_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
     return replace(record, run=run, results=(*whole, *record.results), totals=totals)
@@ -262,8 +262,8 @@ def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mappi
 
 
 def with_exact_totals(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
-    """Return the phase, with ``totals`` as its figures if it is MEASUREMENT: figures from samples would also count operations
-    that began before the phase or ended after it."""
+    """Return the phase; if it is MEASUREMENT, with ``totals`` in place of its figures, which come from samples and so include
+    operations that began before the phase or ended after it."""
     if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:
         return phase
     kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}

@@ -1,4 +1,4 @@
-"""Deletes a run together with its workers' files on this host, and lists the files that are on other hosts."""
+"""Deletes a run together with its workers' files on this host, and lists the files that are left, such as on other hosts."""
 
 import asyncio
 import logging

@@ -287,7 +287,7 @@ def histogram_of(text: Any) -> Histogram:
 
 
 def note_failures(noted: list[FailureExample], sample: StoredSample) -> None:
-    """Add a sample's examples of failed operations to ``noted``, up to ``_MOST_FAILURES``."""
+    """Add a sample's examples of failed operations to ``noted``, until the list has ``_MOST_FAILURES``."""
     for example in sample.extra.get("error_samples") or ():
         if len(noted) < _MOST_FAILURES:
             noted.append(_failure(example, sample.worker_id))
@@ -305,7 +305,7 @@ def _failure(example: Mapping[str, Any], worker_id: WorkerId) -> FailureExample:
 
 
 def overlaps(began: float, ended: float) -> Iterator[tuple[int, float, float]]:
-    """Yield each second that an interval overlaps: its offset, the overlap in seconds and as a share of the interval."""
+    """Divide an interval at whole seconds. Yields for each part: the second it is in, its length, its share of the interval."""
     length = ended - began
     if length <= 0:
         yield floor(ended), 0.0, 1.0

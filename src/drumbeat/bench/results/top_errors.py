@@ -45,7 +45,7 @@ def most_frequent(record: RunRecord) -> TopError | None:
 
 
 def errors_by_class(record: RunRecord) -> Mapping[str, int]:
-    """Count failed operations by error class: from the workers' totals if complete, else from the figures of each second."""
+    """Count failed operations by error class: from the workers' totals if they include all errors, else from the timeline."""
     by_workers, by_seconds = Counter[str](), Counter[str]()
     for worker in record.workers:
         by_workers.update(worker.extra.get("error_classes") or {})

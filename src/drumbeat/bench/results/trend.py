@@ -54,7 +54,9 @@ class Trend:
 
 
 async def read_trend(store: Store, run_id: RunId, most: int = MOST_RUNS) -> Trend:
-    """Read the figures of a run and of earlier comparable runs, without failed runs. Raises NotFound."""
+    """Read the figures of a run and of earlier comparable runs, at most ``most`` in all. Leaves out failed runs.
+
+    Raises NotFound."""
     run = await store.runs.get(run_id)
     points = [await _point(store, each) for each in await _comparable_runs(store, run, most)]
     shown = tuple(point for point in points if point.has_figures and point.judgement.verdict not in _LEFT_OUT)

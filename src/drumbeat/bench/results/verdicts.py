@@ -91,14 +91,15 @@ def _found(measured: Measured | None, measure: Measure) -> float | None:
 
 
 def verdicts_of(record: RunRecord) -> tuple[SloVerdict, ...]:
-    """Judge each objective of a run. A search, which overloads the database on purpose, is judged at its best step only."""
+    """Judge each objective of a run. In a find-max run, which overloads the database on purpose, latency and errors are judged
+    at the best step only."""
     found = availability_of(record)
     totals = measured_at_best(record) if _is_search(record) else record.totals
     return verdicts(record.plan.objectives, totals, found.percent if found else None)
 
 
 def judged_at(record: RunRecord) -> str | None:
-    """Return text such as ``judged at the level found: 40 connections``; None if the run is no search or has no objectives."""
+    """Return text such as ``judged at the level found: 40 connections`` for a find-max run with objectives; None for others."""
     if not _is_search(record) or not record.plan.objectives:
         return None
     best = best_of(record)

@@ -223,7 +223,7 @@ class RunWatch:
         return getattr(self._series, name) if self._series and self._caught_up else None
 
     def _by_kind(self) -> dict[str, float]:
-        """Return operations per second by kind: the sum of all workers' rates, each over the time the worker measured."""
+        """Return operations per second by kind: the sum of the workers' rates, each over the worker's recent samples."""
         measured: dict[WorkerId, float] = {}
         for sample in self._recent.values():
             measured[sample.worker_id] = measured.get(sample.worker_id, 0.0) + sample.interval.total_seconds()

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 TEST_TIMEOUT = 10.0  #: seconds to wait for a database to answer
 LONGEST_URL = 2000
-LONGEST_PASSWORD = 8000  #: a private key or token may take its place
+LONGEST_PASSWORD = 8000  #: enough for a private key or a token in place of a password
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -57,7 +57,8 @@ class ConnectionService:
     async def change(
         self, name: str, url: str | None = None, password: str | None = None, description: str | None = None
     ) -> StoredConnection:
-        """Change a stored connection. An empty password deletes the old one; a new URL needs the password. Raises NotFound."""
+        """Change a stored connection. An empty password deletes the stored one. With a new URL, a stored password must be given
+        again. Raises NotFound, InvalidInput."""
         stored = await self._store.connections.get(name)
         new_url = url or stored.url
         _check(new_url, password)
@@ -68,7 +69,7 @@ class ConnectionService:
         return await self._store.connections.save(replace(stored, url=new_url, secret=secret, description=text))
 
     async def reseal(self) -> Sequence[str]:
-        """Encrypt every password that uses an older key again, with the vault's current key. Returns the connections' names."""
+        """Encrypt with the current key each password that was encrypted with an older one. Returns the connections' names."""
         resealed = []
         for stored in await self._store.connections.list():
             if stored.secret is not None and not self._vault.is_current(stored.secret):
@@ -138,8 +139,8 @@ class ConnectionService:
 
 
 def _bound_to(name: str, url: str) -> str:
-    """Return name and URL as one text. A password is encrypted for this text (see ``Vault.seal``), so that no other entry can
-    use it."""
+    """Return the name and URL of a connection as one text. Its password is encrypted for this text (see ``Vault.seal``), so
+    a password that is copied to another connection or URL cannot be decrypted there."""
     return f"{name}\n{url}"
 
 

@@ -49,7 +49,7 @@ class TableDescription:
     key_low: int | None = None
     key_high: int | None = None
     rows: int | None = None  #: estimated number of rows
-    read_only: str | None = None  #: why the table cannot be changed, after its name; None: it can
+    read_only: str | None = None  #: text after the table's name: why it cannot be changed; None if it can
 
     @property
     def time_column(self) -> str | None:
@@ -74,13 +74,15 @@ class KeepsHistory(Protocol):
     async def recorded_statements(self, run: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
         """Return what the server has recorded about a run's statements that ended in this time. Raises InvalidInput.
 
-        ``expected`` is about how many statements the run sent."""
+        ``expected``: approximate number of statements that the run sent; the way of reading the records depends on it."""
         ...
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
-        """Return the credits that the warehouse has used in this time: an estimate (``estimated``) and, once the server has
-        metered every hour of it, the credits of these whole hours (``metered``, ``metered_hours``), which include what others
-        have used in them. Raises InvalidInput."""
+        """Return the credits that the warehouse used in this time, by name. Raises InvalidInput.
+
+        ``estimated``: calculated from the warehouse's size. ``metered``: the credits of all hours that overlap this time, also
+        those that others have used; ``metered_hours``: how many hours these are. Both are missing until every hour has been
+        metered by the server."""
         ...
 
 
@@ -89,7 +91,7 @@ class HasWarehouse(Protocol):
     """A target that runs statements on a warehouse (a group of servers) that can be resized, scaled and resumed."""
 
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
-        """Apply a template's settings to the warehouse, and change no others. Returns the SQL that ran. Raises InvalidInput."""
+        """Apply a template's settings to the warehouse; other settings stay. Returns the SQL that ran. Raises InvalidInput."""
         ...
 
 

@@ -231,7 +231,8 @@ class PostgresTarget:
 
 
 def _tls(address: PostgresAddress) -> ssl.SSLContext | str | bool:
-    """Return the ``ssl`` argument for asyncpg. With an SSL context, asyncpg ignores certificates in the home folder."""
+    """Return the ``ssl`` argument for asyncpg: False, "prefer", or an SSL context, with which asyncpg does not look for
+    certificates in the home folder."""
     if address.tls == "disable" or address.is_local:
         return False
     return "prefer" if address.tls == "prefer" and address.tls_root is None else tls_context(address)
@@ -265,7 +266,8 @@ def totals_by_kind(kinds: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) 
 
 
 def kinds_by_text(statements: Statements) -> dict[str, str]:
-    """Map normalized SQL to its kind of operation. Leaves out kinds that share a statement, as their totals would mix."""
+    """Map normalized SQL to its kind of operation. Leaves out kinds that share a statement, because the server counts this
+    statement for all of them together."""
     owners: dict[str, set[str]] = {}
     for kind, texts in statements.items():
         for sql in texts:

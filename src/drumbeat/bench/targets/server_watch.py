@@ -58,7 +58,7 @@ class ServerWatch:
             await self._clock.sleep(target.traits.read_every)
 
     async def ask(self, target: Target) -> ServerProbe:
-        """Read the server's statistics once. Totals in the result never decrease, even if the server resets its own."""
+        """Read the server's statistics once. If the server resets its totals, those in the result continue to rise."""
         self._reads += 1
         look, signals = self._reads, await target.signals()
         counters = self._totals.update(await target.counters(self._statements))

@@ -202,7 +202,7 @@ class SnowflakeTarget:
         return await self._run(lambda connection: _shown_warehouse(connection, name))
 
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
-        """Apply a template's settings to the warehouse, and change no others. Returns the SQL that ran. Raises InvalidInput."""
+        """Apply a template's settings to the warehouse; other settings stay. Returns the SQL that ran. Raises InvalidInput."""
         name = self._address.warehouse
         if name is None:
             raise InvalidInput(
@@ -230,8 +230,8 @@ class SnowflakeTarget:
         )
 
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
-        """Return the credits of the warehouse in this time: ``estimated`` by its size, ``metered`` once Snowflake has counted
-        every hour. Empty if no warehouse is named, or if the role may not see it."""
+        """Return the credits that the warehouse used in this time (see ``read_credits``). Empty if the address names no
+        warehouse, or if the role may not see it. Raises InvalidInput."""
         name = self._address.warehouse
         if name is None:
             return {}

@@ -46,20 +46,20 @@ class SnowflakeAddress:
     database: str
     schema: str = "PUBLIC"
     warehouse: str | None = None
-    monitor_warehouse: str | None = None  #: runs our own statistics queries, so that the warehouse under test does not
+    monitor_warehouse: str | None = None  #: runs our own statistics queries instead of the warehouse under test
     role: str | None = None
     authenticator: str = "password"
     secret: str = field(default="", repr=False)  #: a password, a token, a private key, or the pass phrase of a key file
     private_key_file: Path | None = None
     tables: str = "standard"  #: the kind of tables that ``bench prepare`` creates
-    place: Mapping[str, Any] = field(default_factory=dict)  #: host, port and protocol, where the account's own are not used
+    place: Mapping[str, Any] = field(default_factory=dict)  #: host, port and protocol, if not the usual ones of the account
 
     @property
     def location(self) -> str:
         return f"snowflake://{self.account}/{self.database}/{self.schema}"
 
     def connect_options(self) -> dict[str, Any]:
-        """Return what ``snowflake.connector.connect`` needs, the secret included. Raises InvalidSettings."""
+        """Return the keyword arguments for ``snowflake.connector.connect``, including the secret. Raises InvalidSettings."""
         options: dict[str, Any] = {
             "account": self.account,
             "user": self.user,
@@ -148,7 +148,8 @@ def _required(name: str, value: str | None) -> str:
 
 
 def _account(value: str | None) -> str:
-    """Return the account identifier. Raises InvalidSettings, without showing an invalid one: it may be part of a password."""
+    """Return the account identifier. Raises InvalidSettings if it is invalid; the message does not show it, because it could
+    be part of a password."""
     account = _required("ACCOUNT", value).removesuffix(".snowflakecomputing.com")
     if not _ACCOUNT.fullmatch(account):
         raise InvalidSettings(
@@ -174,7 +175,7 @@ def _place(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def private_key(text: str, location: str) -> bytes:
-    """Return a private key in PEM as the connector takes it (DER). Raises InvalidSettings, which never shows the key."""
+    """Convert a private key from PEM to DER, as the connector expects it. Raises InvalidSettings, which never shows the key."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
     try:

@@ -13,7 +13,7 @@ from drumbeat.bench.targets.snowflake_warehouse import credits_per_hour
 
 log = logging.getLogger(__name__)
 
-MOST_LIVE = 200_000  #: statements up to which the live history is read; beyond, ACCOUNT_USAGE, which is up to 45 minutes late
+MOST_LIVE = 200_000  #: for more statements, ACCOUNT_USAGE (up to 45 minutes late) is read instead of the live history
 _MOST_AT_ONCE = 10_000  #: rows that one call of INFORMATION_SCHEMA.QUERY_HISTORY returns at most
 _PER_SLICE = 5_000
 _SHORTEST_BILL = timedelta(seconds=60)
@@ -69,8 +69,8 @@ class _Totals:
 
 
 def read_totals(connection: Any, tag: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
-    """Read the totals of a run's statements from the live history, slice by slice; if more than ``MOST_LIVE`` are expected,
-    from ACCOUNT_USAGE. Blocks."""
+    """Read the totals of a run's statements from the live history, one slice of time after another; if more than ``MOST_LIVE``
+    statements are expected, from ACCOUNT_USAGE instead. Blocks."""
     totals, is_cut, is_live = _Totals(), False, expected <= MOST_LIVE
     count = max(1, math.ceil(expected / _PER_SLICE)) if is_live else 1
     with connection.cursor() as cursor:
@@ -88,7 +88,7 @@ def read_totals(connection: Any, tag: str, since: datetime, until: datetime, exp
 
 def read_credits(connection: Any, warehouse: Mapping[str, Any], since: datetime, until: datetime) -> dict[str, float]:
     """Return the credits of a warehouse: ``estimated`` by size, clusters and time, and ``metered`` (see ``read_metered``).
-    ``clusters`` and ``per_hour`` are what the estimate is based on."""
+    The estimate is based on ``clusters`` (how many ran) and ``per_hour`` (their credits in an hour)."""
     hourly = credits_per_hour(warehouse)
     hours = max(until - since, _SHORTEST_BILL) / _HOUR
     clusters = max(int(warehouse.get("started_clusters") or 1), int(warehouse.get("min_cluster_count") or 1))
@@ -105,10 +105,10 @@ def read_credits(connection: Any, warehouse: Mapping[str, Any], since: datetime,
 
 
 def read_metered(connection: Any, warehouse: str, since: datetime, until: datetime) -> dict[str, float]:
-    """Return the credits that Snowflake has ``metered`` for a warehouse in all hours of this time, and the number of hours.
+    """Return ``metered``, the credits of a warehouse in all hours that overlap this time, and ``metered_hours``, their number.
 
-    Snowflake meters whole hours, so the credits include any other use of the warehouse in these hours. Empty while one of the
-    hours is missing or has not ended, and if the role may not see them."""
+    Snowflake meters whole hours, so the credits include any other use of the warehouse in these hours. The result is empty
+    until all hours have ended and been metered, or if the role may not see the metering."""
     start = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     hours = max(1, math.ceil((until - start) / _HOUR))
     times = {"since": _moment(start), "until": _moment(until), "warehouse": _text(shown_name(warehouse))}

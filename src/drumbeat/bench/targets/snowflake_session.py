@@ -80,7 +80,7 @@ def connect(address: SnowflakeAddress, limit: timedelta, parameters: Mapping[str
 
 
 def is_unreachable(error: Any) -> bool:
-    """Whether a failed sign-in never got an answer from Snowflake."""
+    """Whether a sign-in failed because Snowflake did not answer; False if Snowflake refused it."""
     said = str(error.raw_msg).lower()
     return not any(code in said for code in ("3901", "3902", "3903", "3904", "3943", "3944")) and error.errno == 250001
 
@@ -158,7 +158,7 @@ class TaggedSession:
 
 
 class Canceller:
-    """Cancels the running statement of a session, from a session of its own that is opened when first needed."""
+    """Cancels running statements of other sessions. Uses a session of its own, which it opens at the first cancellation."""
 
     def __init__(self, open_session: Callable[[], Any]) -> None:
         self._open = open_session

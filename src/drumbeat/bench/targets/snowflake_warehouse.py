@@ -58,6 +58,6 @@ def _check_clusters(row: Mapping[str, Any], setting: str, value: object) -> None
 
 
 def credits_per_hour(row: Mapping[str, Any]) -> float | None:
-    """Return the credits of one cluster in an hour by the size table; None for a size or kind that the table lacks."""
+    """Return how many credits one cluster uses in an hour; None if unknown for the warehouse's size, type or generation."""
     is_standard = str(row.get("type", "STANDARD")).upper() == "STANDARD" and str(row.get("generation") or "1") == "1"
     return SIZES.get(str(row["size"])) if is_standard else None

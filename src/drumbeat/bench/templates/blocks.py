@@ -137,7 +137,7 @@ class WorkloadBlock(TemplateBlock):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Return how this block defines a workload (``standard`` …). Several ways are an error; a run needs one."""
+        """Return the ways in which this block defines a workload, such as ``standard``. More than one is an error."""
         on_table = bool(self.preset or self.custom_sql or self.custom_weights)
         defined = {"standard": self.standard, "operations": self.operations, "preset or custom_*": on_table}
         return tuple(way for way, is_set in defined.items() if is_set)

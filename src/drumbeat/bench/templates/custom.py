@@ -1,4 +1,4 @@
-"""Builds a load from the ``custom_*_query`` fields, and chooses the values for ? and $1 by kind of operation and table."""
+"""Builds a load from the ``custom_*_query`` fields. Chooses value sources for placeholders by kind of operation and table."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,8 @@ def with_table(sql: str, subject: Subject) -> str:
 
 
 def numbered(sql: str) -> tuple[str, int]:
-    """Replace each ? outside quotes and comments by $1, $2 …; returns the SQL and the number of placeholders."""
+    """Replace each ? outside quotes and comments by $1, $2 …; SQL that already has such placeholders stays unchanged. Returns
+    the SQL and the number of placeholders."""
     numbers = [int(found["number"]) for found in _TOKENS.finditer(sql) if found["number"]]
     if numbers:
         return sql, max(numbers)
@@ -87,8 +88,8 @@ def _lookup(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _scan(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return value sources for a range scan: one sampled time if ``count`` is 1 and times were sampled; otherwise every
-    placeholder gets the same key."""
+    """Return value sources for a range scan. A single placeholder gets a sampled time, if times were sampled; otherwise all
+    placeholders get the same key."""
     if count == 1 and subject.pools.ranges:
         return [PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP)]
     return _lookup(field, sql, min(count, 2), subject)

@@ -123,7 +123,7 @@ def _default_allocation(document: TemplateDocument, ceiling: int | None) -> Allo
 
 
 def _connections(document: TemplateDocument, scaling: Scaling) -> int | None:
-    """Return the total number of connections in load mode CONCURRENCY; in other load modes, the maximum of each worker."""
+    """Return the total connections in load mode CONCURRENCY; in other modes, the maximum of each worker, None if not set."""
     if document.load_mode is not LoadMode.CONCURRENCY:
         return scaling.cap if document.scaling.mode is ScalingMode.FIXED else document.concurrent_connections
     if scaling.mode is ScalingMode.FIXED:

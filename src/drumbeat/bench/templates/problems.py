@@ -61,7 +61,7 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 
 def _check_message(path: str, message: str, given: Any) -> str:
-    """Put the block's path before a validator's message: ``path.field: …`` if it begins with a field, else ``path: …``."""
+    """Put a block's path before an error message: ``path.field: …`` if the message begins with a field, else ``path: …``."""
     if not path or _NAMED.match(message):
         return f"{path}.{message}".lstrip(".")
     return f"{path}: {message}{_got(path, given)}"

@@ -23,9 +23,8 @@ _DENSE = 0.9  #: if this share of the key range exists, random keys are used ins
 async def resolved(document: TemplateDocument, target: Target) -> TemplateDocument:
     """Return the template with its final SQL: statements are generated, and new keys start above the highest existing key.
 
-    A template that names a standard workload is returned unchanged if its load needs no change, or if a ``workload`` block
-    cannot express the load (as for TPC-C). The workers then build the load from the name and scale of the workload.
-    """
+    A template that names a standard workload is returned unchanged if these steps do not change its load, or if a ``workload``
+    block cannot express the load (as for TPC-C). Workers then build the load from the workload's name and scale."""
     load = await _load(document, target)
     final = replace(await with_keys_above_existing(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
     if document.workload.standard and (final == load or not can_be_written(final)):

@@ -55,10 +55,10 @@ class Draw:
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def positions(self, size: int, begin: int, count: int) -> Drawn:
-        """Return ``count`` positions in a list of ``size`` items, all of this worker's share (every ``slots``-th position).
+        """Return ``count`` positions in a list of ``size`` items, from this worker's share: every ``slots``-th position.
 
-        The first one is number ``begin`` of the share. After the last position of the share, the first one follows again.
-        No two workers get the same position."""
+        Begins at position number ``begin`` of the share, and continues at its first position after the last one. Workers in
+        different slots never get the same position. Raises InvalidInput if the list is too short for a share."""
         if size <= self.slot:
             raise InvalidInput(f"expected a list of at least {self.slots} values, one for each worker slot, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
@@ -75,7 +75,7 @@ class Draw:
         return np.arange(first, first + count, dtype=np.int64)
 
     def likely_inserted(self, value: NewKey | None) -> int:
-        """Return how many drawn new keys are probably in the database: all but the last batch, as it might not be sent yet."""
+        """Return how many drawn new keys are probably inserted: all but the last batch, whose keys might not be sent yet."""
         return self.drawn_keys.get(value.first, range(0)).start if value else 0
 
 

@@ -142,7 +142,8 @@ class BenchWorkload:
         )
 
     def _drop_overdue(self) -> None:
-        """Drop the overdue operations if the load is more than a second behind its rate. While measuring, none are dropped."""
+        """Drop the operations that are due but not sent, if the load is more than a second behind its rate. Drops none
+        while measuring."""
         if self._qps is not None:
             self._running.forgive(self._qps * _MOST_OVERDUE.total_seconds())
 

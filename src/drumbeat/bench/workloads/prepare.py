@@ -1,8 +1,8 @@
 """``bench prepare``: create and fill a standard workload's tables. The only code that runs DDL on the database under test.
 
 Tables are filled in order, in chunks that are added completely or not at all. After an interruption, ``prepare`` adds only
-the missing rows, found by key range. A table whose rows the load itself adds or deletes cannot be checked, so it counts as
-filled once a later table has rows. To prepare a workload at another scale, set ``fresh``: its tables are then dropped first.
+the missing rows, found by key range. This does not work for tables in which the load itself adds or deletes rows: such a table
+counts as filled if a later table has rows. To prepare another scale, set ``fresh``, which drops the tables first.
 """
 
 import logging
@@ -160,7 +160,9 @@ def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: t
 
 
 def _beyond(columns: Sequence[str], sign: str, number: int) -> str:
-    """Return SQL that is true if a key of several columns is at or beyond another: (a > $1 OR (a = $1 AND (b >= $2)))."""
+    """Return SQL that compares a key of several columns with given values, such as (a > $1 OR (a = $1 AND (b >= $2))).
+
+    ``sign``: ``>`` compares by >=, ``<`` by <=. ``number``: the number of the first placeholder."""
     column, rest = columns[0], columns[1:]
     if not rest:
         return f"({column} {sign}= ${number})"

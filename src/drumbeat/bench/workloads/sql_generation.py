@@ -94,7 +94,7 @@ def generate(name: str, subject: Subject, weights: Mapping[Kind, int]) -> Genera
 
 
 def scaled_weights(weights: Mapping[Kind, int], table: str, left_out: Mapping[Kind, str]) -> dict[Kind, int]:
-    """Scale the weights in proportion, so that they total 100."""
+    """Scale the weights in proportion, so that they total 100. Raises InvalidInput, with the reasons, if all weights are 0."""
     total = sum(weights.values())
     if not total:
         reasons = "; ".join(f"{kind}: {reason}" for kind, reason in left_out.items())

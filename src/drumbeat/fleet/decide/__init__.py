@@ -77,7 +77,7 @@ def forget_refusals(view: FleetView) -> list[ForgetRefusals]:
 
 
 def _provider_last(view: FleetView, actions: list[Action]) -> list[Action]:
-    """If the provider failed to list its instances, put calls to it last, since they could fail or time out too."""
+    """If the provider failed to list its instances, move the actions that call it to the end: they could fail too."""
     return sorted(actions, key=lambda each: isinstance(each, Reap | Spawn)) if view.instances_partial else actions
 
 
@@ -99,7 +99,7 @@ def _spawning(view: FleetView, classified: Classified, bounded: BoundedDecision)
 
 
 def _with_actions(view: FleetView, state: FleetState, spawned: Sequence[Spawn], leaving: Sequence[AskToDrain]) -> FleetState:
-    """Return the state updated with this beat's actions: when the fleet last scaled, and which worker tests an open breaker."""
+    """Return the state updated with this beat's actions: when the fleet last scaled, and an open breaker's trial worker."""
     new = [action for action in spawned if action.is_new]
     if new and state.breaker.opened_at is not None:
         state = replace(state, breaker=replace(state.breaker, trial=new[0].worker_id))

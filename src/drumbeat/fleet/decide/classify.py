@@ -130,7 +130,7 @@ def group_by_worker(held: Sequence[HeldJob]) -> dict[WorkerId, tuple[HeldJob, ..
 
 
 def _closings(view: FleetView, jobs_by_worker: JobsByWorker, recovered: Recovered) -> list[Closing]:
-    """Return the rows of dead workers to close. While no job is ready, silent idle workers are kept for ``quiet_timeout``."""
+    """Return actions that close dead workers' rows. While no job is ready, idle workers may be silent for ``quiet_timeout``."""
     closing = [action for action in recovered.actions if isinstance(action, Closing)]
     if not has_queue(view) or view.queue is None or view.queue.ready or view.held_partial:
         return closing
@@ -270,7 +270,7 @@ def _was_due(view: FleetView, worker: Worker) -> bool:
 
 
 def note_instances(view: FleetView) -> list[NoteInstance]:
-    """Record the provider's ids of instances in workers' rows that lack them because a controller died."""
+    """Return actions that write an instance's id into its worker's row, where it is missing because a controller died."""
     return [
         NoteInstance(worker_id=worker_id, ref=ref, reason=f"the worker's row lacks its instance, {ref}")
         for worker_id, ref in view.unnoted.items()

@@ -122,9 +122,9 @@ def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> f
     """Return how many seconds to keep a worker that is not needed: the time that would have cost least in these past gaps.
 
     In a gap the worker is not needed; ``loss_cost`` is the cost, in seconds, if it is gone when the gap ends. The result is
-    ``loss_cost`` or one of a few multiples of ``restart``. A time is chosen only if it costs at most twice as much as the ideal
-    choices, which know the length of each gap in advance. This must hold even if the next gap has the worst length; it always
-    holds for ``loss_cost``."""
+    ``loss_cost`` or one of a few multiples of ``restart``. A multiple is chosen only if, after another gap of the worst length,
+    its total cost is at most twice that of ideal choices, which know the length of each gap in advance. For ``loss_cost`` this
+    is always so."""
     best = sum([min(gap, loss_cost) for gap in gaps])
     choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))
     costs = {keep: cost_of_keeping(keep, gaps, loss_cost) for keep in choices}

@@ -66,8 +66,8 @@ def spawn_lag(view: FleetView) -> timedelta:
 
 
 def needed_now(view: FleetView, classified: Classified) -> int:
-    """Count the workers needed now: the busy workers and enough for the ready jobs, or as many as were busy since
-    the last beat if that is more."""
+    """Count the workers needed now: the busy workers and enough for the ready jobs or, if that is more, as many as
+    were busy since the last beat. Never more than the workers that exist."""
     ready = view.queue.ready if view.queue else 0
     here, busy = len(classified.staying), len(classified.busy)
     service = mean_service(view.state.services if view.state else (), {})

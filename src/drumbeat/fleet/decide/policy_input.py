@@ -59,8 +59,8 @@ def _free_in(view: FleetView, classified: Classified, state: FleetState, lag: ti
 
 
 def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:
-    """Estimate the seconds until a starting worker is ready, if a start takes ``lag``. Even if the worker is late, this is at
-    least ``lag`` / 4 before the worker joins, and at least 1 s after."""
+    """Estimate the seconds until a starting worker is ready, if a start takes ``lag``. The estimate for a late worker
+    is ``lag`` / 4 if it has not joined yet, and 1 s if it has."""
     left = lag - (now - (worker.created_at or now))
     return max(left, lag / 4).total_seconds() if worker.status == "spawning" else max(left.total_seconds(), 1.0)
 

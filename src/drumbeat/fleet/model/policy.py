@@ -49,7 +49,7 @@ class FleetPolicy:
     concurrency: int = 1  #: jobs one worker runs at once
     headroom: float = 1.0  #: the number of queued jobs is multiplied by this
     expected_service: timedelta | None = None  #: how long a job is expected to take; used until one has been measured
-    wait_slo: timedelta | None = None  #: scale up when the oldest ready job has waited longer than this
+    wait_slo: timedelta | None = None  #: scale up when the oldest claimable job has waited longer than this
     schedules: tuple[Schedule, ...] = ()  #: minimum and maximum that apply at certain hours; can be set only in a file
 
     heartbeat_timeout: timedelta | None = None  #: a worker silent for longer is lost; None: the pool's ``lost_after``

@@ -58,5 +58,5 @@ Policy = Callable[[PolicyInput], PolicyResult]
 
 
 def highest(*wishes: RuleWish) -> PolicyResult:
-    """Combine the wishes of several rules: the largest number of workers counts."""
+    """Return the largest number of workers that any of the rules wants, together with what each rule wants."""
     return PolicyResult(desired=max(wish.workers for wish in wishes), wishes=wishes)

@@ -100,7 +100,7 @@ def pressure(inputs: PolicyInput) -> RuleWish:
 
 
 def in_use(inputs: PolicyInput) -> RuleWish:
-    """Wish for as many workers as are in use: the busy ones, and the idle or starting ones that the ready jobs will occupy."""
+    """Ask for as many workers as are in use: the busy ones, and the idle or starting ones that the ready jobs will occupy."""
     per_slot = starts(inputs, inputs.policy.every.total_seconds())  # until the next beat
     waiting = ceil(inputs.queue.ready / (per_slot * inputs.policy.concurrency))
     workers = inputs.busy + min(waiting, inputs.idle + inputs.starting)

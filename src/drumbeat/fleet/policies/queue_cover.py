@@ -8,7 +8,7 @@ from drumbeat.fleet.policies.queue_ratio import warm_buffer
 
 
 def queue_cover(inputs: PolicyInput) -> PolicyResult:
-    """Wish for the busy workers plus enough workers to run every ready job, or plus ``keep_idle`` workers if that is more."""
+    """Ask for the busy workers plus enough workers to run every ready job, or plus ``keep_idle`` workers if that is more."""
     policy, ready = inputs.policy, inputs.queue.ready
     free = inputs.busy * policy.concurrency - min(inputs.queue.claimed, inputs.busy * policy.concurrency)
     uncovered = max(ceil(ready * policy.headroom) - free, 0)

@@ -17,7 +17,7 @@ def queue_ratio(inputs: PolicyInput) -> PolicyResult:
 
 
 def warm_buffer(inputs: PolicyInput) -> RuleWish:
-    """Wish for the busy workers plus ``keep_idle`` idle workers. If ``keep_idle`` is 0, this rule is off: wish for none."""
+    """Ask for the busy workers plus ``keep_idle`` idle workers. If ``keep_idle`` is 0, this rule is off and asks for none."""
     keep = inputs.policy.keep_idle
     reason = f"{inputs.busy} workers are busy, keep_idle is {keep}"
     return RuleWish(rule="warm", workers=inputs.busy + keep if keep else 0, reason=reason)

@@ -16,7 +16,7 @@ _BATCH = 100  #: values that are listed in one call of a thread
 
 
 class FilePlace:
-    """A folder of large values, readable only by the user that runs the processes."""
+    """A folder for large values, readable only by the user that runs the processes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -40,7 +40,7 @@ class FilePlace:
             raise LargeUnavailable(f"cannot write a large value to {self.name}: {exc.strerror or exc}") from exc
 
     def _sync_folder(self, folder: Path) -> None:
-        """Make the names of new files and folders durable, up to the root."""
+        """Make the names of new files and folders durable, from this folder up to the root folder of large values."""
         while True:
             opened = os.open(folder, os.O_RDONLY)
             try:
@@ -72,7 +72,7 @@ class FilePlace:
                 yield value
 
     def _found(self, folder: str, after: str) -> Iterator[StoredValue]:
-        """Yield the values in a folder, whose name ends in ``/``, sorted by key. Folders before ``after`` are not opened."""
+        """Yield the values in ``folder`` (a key that ends in ``/``) whose keys come after ``after``, sorted by key."""
         for key, entry in self._entries(folder):
             if key.endswith("/"):
                 if key > after or after.startswith(key):
@@ -85,7 +85,7 @@ class FilePlace:
                 yield StoredValue(key=key, modified=modified)
 
     def _entries(self, folder: str) -> Sequence[tuple[str, os.DirEntry[str]]]:
-        """Return what a folder contains, by key, in the order of keys: that of a folder ends in ``/``."""
+        """Return the files and folders in a folder with their keys, sorted by key. The key of a folder ends in ``/``."""
         try:
             with os.scandir(self._root / folder) as entries:
                 named = [(f"{folder}{each.name}{'/' * each.is_dir(follow_symlinks=False)}", each) for each in entries]

@@ -1,4 +1,4 @@
-"""Stores large values as objects of an S3-compatible service, by the library obstore (the extra ``s3``)."""
+"""Stores large values as objects of an S3-compatible service, with the library obstore (the extra ``s3``)."""
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
@@ -18,7 +18,7 @@ _RETRY_WITHIN = timedelta(seconds=15)
 
 
 class S3Place:
-    """A bucket of large values. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the host's role."""
+    """A bucket for large values. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the host's role."""
 
     def __init__(self, url: str) -> None:
         """``url``: ``s3://BUCKET/PREFIX?endpoint=https://…&region=…``. Raises InvalidSettings."""

@@ -1,4 +1,4 @@
-"""Deletes large values that no job needs any more: their job was deleted by retention, or never pushed, or has expired."""
+"""Deletes large values that no job needs any more: the job was deleted or never pushed, or its result has expired."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ async def sweep(
 ) -> SweepResult:
     """Delete values that no job needs and that are older than ``older_than``. With ``dry_run``, only count them.
 
-    With ``within``, check values for this time, beginning where the last such sweep stopped.
+    With ``within``, stop after this time; the next sweep with ``within`` goes on from there.
     Raises LargeUnavailable, StoreError.
     """
     note = None if within is None else await values.store.notes.find(PLACE_IN_SWEEP)
@@ -88,7 +88,7 @@ async def _find_job(values: LargeValues, key: ValueKey) -> Job | None:
 
 
 async def _is_awaited(store: Store, job: Job) -> bool:
-    """Whether an unfinished job may still read the result of this one. If there are too many children to read, it may."""
+    """Whether an unfinished child may still read this job's result; also True if there are too many children to check."""
     children = await store.jobs.children(job.job_id, _MOST_CHILDREN) if job.has_children else ()
     return len(children) == _MOST_CHILDREN or any(child.status in UNFINISHED for child in children)
 
@@ -99,8 +99,8 @@ def _references(job: Job) -> set[str]:
 
 
 async def list_pool_values(values: LargeValues, pool_id: PoolId) -> Sequence[ValueKey]:
-    """List the large values that can be deleted with a pool. A young value without a job is left out: its push may follow, and
-    create the pool again."""
+    """List the large values that can be deleted with a pool. Leaves out a new value without a job: its job may be pushed next,
+    which creates the pool again."""
     found: list[ValueKey] = []
     now = values.clock.now()
     try:
@@ -114,7 +114,7 @@ async def list_pool_values(values: LargeValues, pool_id: PoolId) -> Sequence[Val
 
 
 async def delete_pool_values(values: LargeValues, keys: Sequence[ValueKey]) -> int:
-    """Delete these large values of a pool that was deleted, but not those that a job needs now. Returns how many."""
+    """Delete these large values of a deleted pool, except those that a job refers to again. Returns how many were deleted."""
     count = 0
     try:
         for key in keys:

@@ -1,4 +1,4 @@
-"""Moves payloads and results above a size limit to a place outside the store, and brings them back."""
+"""Moves payloads and results above a size limit to a folder or bucket outside the store, and brings them back."""
 
 import asyncio
 import hashlib
@@ -22,9 +22,9 @@ T = TypeVar("T")
 OnLoop = Callable[[Coroutine[Any, Any, str]], Awaitable[str]]
 
 MOST_LARGE = 256 * 1024 * 1024  #: the most bytes of JSON of one large payload or result
-NOTE = "large"  #: name of the note with the id of the store, with which the keys of its values begin, and of the id's lease
+NOTE = "large"  #: name of the note with the store's id, the first part of every key; also of the lease for making the id
 _ID_LEASE = timedelta(days=1)  #: far longer than it takes to write that note
-_PAUSES = tuple(timedelta(milliseconds=100 * 4**n) for n in range(3))  #: pauses between tries, if the place does not answer
+_PAUSES = tuple(timedelta(milliseconds=100 * 4**n) for n in range(3))  #: pauses between tries, if the storage does not answer
 _IN_THREAD_ABOVE = 1024 * 1024  #: bytes whose checksum takes about a millisecond
 _AT_ONCE = 8  #: the most values that one push writes at the same time
 
@@ -42,8 +42,8 @@ class LargeValues:
     async def store_jobs(
         self, pool_id: PoolId, jobs: Sequence[NewJob], headers: Sequence[Mapping[str, str]] | None = None
     ) -> Sequence[NewJob]:
-        """Return the jobs with large payloads replaced by references. A job without an id gets one, because the name of its
-        file contains it. Raises LargeUnavailable; nothing is pushed then."""
+        """Return the jobs with large payloads replaced by references. A job without an id gets one, because the key of its
+        payload contains it. Raises LargeUnavailable before anything is pushed."""
         sealed = list(jobs)
         given: Sequence[Mapping[str, str] | None] = headers or [None] * len(jobs)
         large = [(number, data) for number, job in enumerate(jobs) if (data := self._too_large(job.payload)) is not None]
@@ -77,7 +77,7 @@ class LargeValues:
         return seal(None, None, await self._write(job.pool_id, job.job_id, name, data))
 
     async def fetch(self, envelope: Envelope) -> Any:
-        """Return the value of an envelope. Raises LargeUnavailable; LargeLost if it is missing or was changed."""
+        """Return the value of an envelope. Raises LargeUnavailable; LargeLost if the value is missing or was changed."""
         reference = envelope.large
         if reference is None:
             return envelope.value
@@ -90,7 +90,7 @@ class LargeValues:
         return json.loads(data)
 
     def _too_large(self, value: Any) -> bytes | None:
-        """Return a value as JSON if it is above the limit."""
+        """Return a value as JSON if that is longer than ``max_inline`` bytes; None if it is not."""
         if isinstance(value, str | None) and (value is None or len(value) * 6 + 2 <= self.max_inline):
             return None
         data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
@@ -110,15 +110,15 @@ class LargeValues:
         return await work()
 
     async def store_id(self) -> str:
-        """Return the id of the store. Two stores can share a place, because each deletes only values under its own id."""
+        """Return the id of the store. Two stores can share a folder or bucket: each deletes only values under its own id."""
         if "id" not in self._identity:
             found = self._find_store_id()
             self._identity["id"] = await (found if self.on_loop is None else self.on_loop(found))
         return self._identity["id"]
 
     async def _find_store_id(self) -> str:
-        """Read the id of the store, or make it. Processes that do this at the same time get the same id: they all write
-        the owner of a lease, which only one of them acquires."""
+        """Read the id of the store, or make it. Processes that do this at the same time get the same id: only one of
+        them acquires a lease, and all of them write the owner of that lease as the id."""
         note = await self.store.notes.find(NOTE)
         if note is None:
             proposed = uuid4().hex
@@ -132,9 +132,9 @@ class LargeValues:
 
 
 async def _checksum(data: bytes) -> str:
-    """Return the SHA-256 of a value. That of a long one is computed in a thread, while the event loop goes on.
+    """Return the SHA-256 of a value. For a long value it is computed in a thread, so that the event loop goes on.
 
-    JSON is written and read without a thread: Python's encoder and decoder let no other thread run meanwhile.
+    For JSON a thread would not help: Python's encoder and decoder let no other thread run meanwhile.
     """
     if len(data) <= _IN_THREAD_ABOVE:
         return hashlib.sha256(data).hexdigest()

@@ -65,7 +65,7 @@ class JobSchedule:
         return f"{self.cron} ({self.tz or 'UTC'})"
 
     def is_same_as(self, other: "JobSchedule") -> bool:
-        """Whether both push the same jobs at the same times. Pauses and the times of changes do not count."""
+        """Whether this and the other schedule push the same jobs at the same times. Pauses and change times do not count."""
         same = replace(
             other, paused=self.paused, since=self.since, anchor=self.anchor, payload=self.payload, options=self.options
         )
@@ -80,7 +80,7 @@ class JobSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleProgress:
-    """How far a schedule has come: its last tick, and ticks with a job that perhaps was not pushed."""
+    """How far a schedule has come: the last tick that was pushed or dropped, and ticks whose job may not have been pushed."""
 
     since: datetime  #: the ``since`` of the schedule that this belongs to; after a change of the schedule it starts again
     last: datetime  #: the last tick that was pushed or dropped
@@ -93,13 +93,13 @@ class ScheduleProgress:
         return {**times, "unconfirmed": [tick.isoformat() for tick in self.unconfirmed], "problem": self.problem}
 
     def noted_at(self, tick: datetime) -> datetime:
-        """Return the earliest time at which this unconfirmed tick can have been written down, and its job pushed."""
+        """Return the earliest time at which the job of this unconfirmed tick can have been pushed."""
         return max(tick, self.written_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueTicks:
-    """The ticks of a schedule that are due, and those of them that its policy for missed ticks lets through."""
+    """The ticks of a schedule that are due, and those of them that are pushed by its policy for missed ticks."""
 
     last: datetime  #: the newest tick that is due
     pushed: tuple[datetime, ...]
@@ -186,8 +186,8 @@ def last_tick(schedule: JobSchedule, progress: ScheduleProgress | None) -> datet
 
 
 def _is_same_json(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal. Unlike in Python, 1 is not true; a number is equal if a store wrote it differently:
-    PostgreSQL returns 1e300 as a whole number."""
+    """Whether two JSON values are equal. Unlike in Python, 1 does not equal true. A float equals the same
+    whole number, because a store can change one into the other: PostgreSQL returns 1e300 as a whole number."""
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other

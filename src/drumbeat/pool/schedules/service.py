@@ -83,11 +83,13 @@ class Schedules:
         module: str | None = None,
         **options: Any,
     ) -> JobSchedule:
-        """Add a schedule that pushes a job with this payload at the times of ``cron`` in the time zone ``tz``, or ``every`` so
-        often. ``options`` are those of ``push``, except job_id, run_at, after and after_any.
+        """Add a schedule that pushes a job with this payload: at the times of ``cron`` in the time zone ``tz``, or at an
+        interval of ``every``. ``options`` are those of ``push``, except job_id, run_at, after and after_any.
 
-        With ``exist_ok`` a schedule with this name is changed, from now on; an equal one stays as it is. ``module``: the Python
-        module that defines the schedule. Raises AlreadyExists; InvalidInput, also for a schedule that is never due.
+        With ``exist_ok``, a schedule of this name is replaced for all ticks from now on; if it is equal, it stays as it is.
+        ``module``: the Python module that defines the schedule.
+
+        Raises AlreadyExists; InvalidInput, also for a schedule that is never due.
         """
         now = await self._store.now()
         given = JobSchedule(
@@ -110,7 +112,7 @@ class Schedules:
                 return new
 
     def _merged(self, pool: PoolRow, given: JobSchedule, *, exist_ok: bool) -> tuple[JobSchedule | None, JobSchedule]:
-        """Return the schedule with this name, and what to write instead: the same if nothing changes."""
+        """Return the stored schedule (None: none, or not readable) and the one to write; the same object if nothing changes."""
         names = schedule_names(pool)
         if given.name in names:
             if not exist_ok:
@@ -157,7 +159,7 @@ class Schedules:
         await self._store.pools.change(self._pool_id, PoolChange(dropped=_keys([name])))
 
     async def remove_undefined(self, module: str, defined: Sequence[str]) -> Sequence[str]:
-        """Remove the schedules that this Python module once defined and defines no more. Returns their names."""
+        """Remove the schedules that this Python module defined before and no longer defines. Returns their names."""
         while True:
             pool = await self._pool()
             found = read_schedules(pool)
@@ -166,7 +168,7 @@ class Schedules:
                 return gone
 
     async def _edit(self, name: str, edit: Callable[[JobSchedule], JobSchedule]) -> JobSchedule:
-        """Change a schedule, also if another process changes it at the same time. Raises NotFound, also if it was removed."""
+        """Change a schedule; try again if another process changes it meanwhile. Raises NotFound, also if it was removed."""
         while True:
             pool = await self._pool()
             _check_exists(pool, name)
@@ -180,7 +182,7 @@ class Schedules:
         return await self._change(pool, [new.name], PoolChange(policy={DEFINITION + new.name: new.to_json()}))
 
     async def _change(self, pool: PoolRow, names: Iterable[str], change: PoolChange) -> bool:
-        """Change these schedules. Returns False, and changes none, if one of them is no longer as it was read."""
+        """Apply a change to these schedules. Returns False, without a change, if one of them was changed since it was read."""
         expected = {DEFINITION + name: pool.policy.get(DEFINITION + name) for name in names}
         try:
             await self._store.pools.change(self._pool_id, replace(change, expected=expected))
@@ -212,7 +214,7 @@ def _keys(names: Iterable[str]) -> tuple[str, ...]:
 
 
 async def _problem(store: Store, pool_id: PoolId, now: datetime) -> str | None:
-    """Return a message if no process looks after the pool's schedules; None if one does."""
+    """Return a message if no process pushes the due jobs of the pool's schedules; None if one does."""
     lease = await store.leases.find(looked_lease(pool_id))
     remedy = f"run: drumbeat pool work {pool_id}, or check the pool by a trigger, a daemon or a fleet"
     if lease is None:
@@ -234,7 +236,7 @@ def _status(pool: PoolRow, name: str, now: datetime, problem: str | None) -> Sch
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the options of a schedule's job, and return them without objects. Raises InvalidInput."""
+    """Check the options of a schedule's jobs, and return them as plain JSON values. Raises InvalidInput."""
     for name in ("job_id", "run_at"):
         if options.get(name) is not None:
             raise InvalidInput(f"expected no {name}: a schedule gives each job its own; got {short_repr(options[name])}")

@@ -44,10 +44,12 @@ def job_workload(
     chance: Callable[[], float] = random.random,
     store_url: str | None = None,
 ) -> JobWorkload:
-    """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers; without
-    ``store_url`` they cannot complete jobs in transactions of their own. Jobs of a type whose handler is recorded in the pool
-    but cannot be loaded are not claimed; handlers that only this plan names must all be loaded. Raises InvalidInput for a
-    handler that cannot run in the plan's executor."""
+    """Build the workload of one worker of a pool. ``handlers`` replace the plan's handlers. Without ``store_url``, handlers
+    cannot complete jobs in transactions of their own (``complete_on``). Raises InvalidInput for a handler in ``handlers`` that
+    cannot run in the plan's executor.
+
+    The plan's handlers are loaded later, in ``prepare``. If they are those of the pool, jobs whose handler cannot be loaded
+    are not claimed; if the plan names other handlers than the pool, ``prepare`` fails unless all can be loaded."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
         check_importable(handlers)
     loaded = [plugins]  #: replaced when the middleware of the plan is loaded, together with the handlers
@@ -93,7 +95,9 @@ def job_workload(
 
 
 def _load(plan: WorkPlan, pool: PoolRow, claims: Claims) -> Handlers:
-    """Load the handlers of a plan, and let the worker claim only jobs of the types whose handlers are loaded."""
+    """Load the handlers of a plan, and let the worker claim no jobs of a type whose handler cannot be loaded.
+
+    Raises InvalidInput if no handler can be loaded or, for a plan with other handlers than the pool's, if one cannot be."""
     if dict(plan.handlers) != pool.policy.get("handlers"):
         return load_all(plan.handlers)
     found, causes = load_possible(plan.handlers)
@@ -110,7 +114,7 @@ def _load(plan: WorkPlan, pool: PoolRow, claims: Claims) -> Handlers:
 
 
 def _memory(kind: ExecutorKind) -> Callable[[], float]:
-    """Return a function that measures the memory in MB of this process and of the child processes of its handlers."""
+    """Return a function that measures the memory in MB of this process and of the child processes that run handlers."""
 
     def measure() -> float:
         import psutil

@@ -52,9 +52,9 @@ class AttemptRunner:
     def verdict(
         self, held: InFlightJob, begin: Begin | None = None, confirm: Confirm | None = None
     ) -> Coroutine[Any, Any, JobOutcome]:
-        """Run a job's handler and return the outcome. Raises CancelledError, if the task that calls this is cancelled, and what
-        ``confirm`` raises. ``begin`` is called first; if it raises TakenAway, the handler is not called. ``confirm`` returns
-        the outcome of a handler that has called ``complete_on``."""
+        """Run one attempt at a job and return the outcome. ``begin`` is called before the handler; if it raises TakenAway, the
+        handler is not called. ``confirm`` is called after a handler that has called ``complete_on``, and returns the outcome.
+        Raises CancelledError if the calling task is cancelled, and the errors of ``confirm``."""
         if self.plugins.middleware is None:
             return self._confirmed(held, begin, confirm)
         return self._with_hooks(held, begin, confirm, self.plugins.middleware)
@@ -140,7 +140,7 @@ class AttemptRunner:
         return _suspended(held) or JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
 
     async def _open(self, held: InFlightJob, before: "Callable[[], Awaitable[None]] | None") -> None:
-        """Give the handler the payload and headers as they were pushed; then call ``before``, also if that fails."""
+        """Set the context's headers and payload to what was pushed. Then call ``before``, even if they cannot be read."""
         try:
             held.context.headers = open_envelope(held.job.payload).headers
             held.context.job = await self.plugins.opened_payload(held.job)
@@ -156,8 +156,8 @@ class AttemptRunner:
         return [await self.plugins.opened(parent) for parent in await read(job_id)]
 
     async def _with_outputs(self, read: ReadParents, job: Job) -> Job:
-        """Return a job with the results of its parents as arguments: None for one that failed. Raises LargeValueError if one
-        cannot be read; InvalidInput if one is needed that has not ended."""
+        """Return the job with the results of its parents filled in as arguments; the result of a failed parent is None. Raises
+        LargeValueError if a result cannot be read, InvalidInput if an argument needs a parent that has not ended."""
         results: dict[str, Any] = {}
         for parent in await read(job.job_id):
             if parent.status in ENDED:
@@ -199,7 +199,7 @@ class AttemptRunner:
             raise
 
     def _store_time(self, held: InFlightJob) -> datetime:
-        """Return the time by the store's clock: the time of the claim, and what has passed since."""
+        """Return the current time by the store's clock: the time of the claim plus the time that has passed since then."""
         return (held.job.claimed_at or self.clock.now()) + (self.clock.elapsed() - held.claimed)
 
     def _failed(self, job: Job, found: HandlerFailure, outcome: AttemptOutcome = AttemptOutcome.FAILED) -> JobOutcome:
@@ -214,7 +214,7 @@ class AttemptRunner:
 
 
 async def _unless_stopped(held: InFlightJob, hooks: Coroutine[Any, Any, None]) -> None:
-    """Run hooks after an attempt. If the job is stopped meanwhile, they are cancelled, and the job keeps its outcome."""
+    """Run the hooks that follow an attempt. If the job is stopped meanwhile, the hooks are cancelled; the outcome stays."""
     try:
         await hooks
     except asyncio.CancelledError:
@@ -223,7 +223,7 @@ async def _unless_stopped(held: InFlightJob, hooks: Coroutine[Any, Any, None]) -
 
 
 def _suspended(held: InFlightJob) -> JobOutcome | None:
-    """Return the outcome of an attempt that sleeps or waits for an event; None: it does neither."""
+    """Return the outcome of an attempt that ended because the job sleeps or waits for an event; None for any other attempt."""
     return None if held.context.steps is None else held.context.steps.suspended_outcome()
 
 

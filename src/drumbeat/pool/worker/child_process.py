@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _logging(arguments: Sequence[str]) -> AbstractContextManager[None]:
-    """Write log lines with their job to standard error, as the worker does; without arguments leave logging as it is."""
+    """Write log lines, each with its job, to standard error; ``arguments`` are format and lowest level, or empty: no change."""
     if not arguments:
         return nullcontext()
     log_format, level = arguments

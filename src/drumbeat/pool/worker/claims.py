@@ -44,14 +44,17 @@ class Claims:
     taken_back: TakenBackJobs = field(default_factory=TakenBackJobs)  #: gets the jobs that ``expire`` took back
 
     def limit_to(self, types: Iterable[str], not_loaded: Mapping[str, str]) -> None:
-        """Claim only jobs of ``types``, whose handlers are loaded ('': every other type), and none of ``not_loaded``."""
+        """Claim only jobs of the types in ``types``, whose handlers are loaded, and none of the types in ``not_loaded``.
+
+        The type '' stands for a default handler: then jobs of all types except ``not_loaded`` are claimed.
+        """
         loaded = tuple(types)
         self.types = () if "" in loaded else loaded
         self.not_loaded = not_loaded
 
     @property
     def worker_meta(self) -> Mapping[str, Any]:
-        """Fields for the worker's row: its job types (none if it runs every type), and types whose handler does not load."""
+        """Fields for the worker's row: its job types (absent if it runs every type), and types whose handler failed to load."""
         types = {TYPES: sorted(self.types)} if self.types else {}
         return {**types, NOT_LOADED: {**self.not_loaded}} if self.not_loaded else types
 
@@ -87,7 +90,7 @@ class Claims:
         return not await self.queue.begin(self.holder, [token])
 
     async def acquire_alone_lease(self) -> bool:
-        """Acquire the lease to claim a job that must run alone. False: no such job is ready or another worker has the lease."""
+        """Acquire the lease to claim a job that must run alone. False: no such job is ready, or another worker has it."""
         if not await self.jobs.wait_alone(self.pool_id):
             return False
         owner = f"{self.holder.worker_id} {self.holder.instance}"
@@ -133,7 +136,7 @@ class Claims:
         return await self.jobs.overdue_in(self._claiming(1, self.types, alone=True))
 
     async def expire(self) -> Sequence[Job]:
-        """Take back jobs with an expired lease in every pool, so that no reaper is needed while a worker runs."""
+        """Take back the jobs with an expired lease, of all pools. As every worker does this, no controller is needed for it."""
         jobs = await self.queue.expire()
         for pool_id, count in Counter(job.pool_id for job in jobs).items():
             log.warning("took back %d jobs of pool %s: their leases were no longer renewed", count, pool_id)

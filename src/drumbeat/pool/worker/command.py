@@ -24,10 +24,10 @@ _SECRET = re.compile("DRUMBEAT_.*(PASSWORD|TOKEN|KEY|SECRET)")  #: environment v
 
 
 async def run_command(words: Sequence[str], context: JobContext) -> Any:
-    """Run a program and return its output, as JSON if it is JSON, else as text.
+    """Run a program and return its output: parsed if it is JSON, else as text.
 
-    Raises JobFailure with the end of its standard error if it fails. When the program exits or this call is cancelled, all
-    processes that the program has started are killed.
+    Raises JobFailure with the end of the program's standard error if its exit code is not 0, InvalidInput for too much output.
+    When the program exits or this call is cancelled, the processes that the program has started are killed.
     """
     printed, errors = bytearray(), bytearray()
     async with _started(words, context) as (transport, program):
@@ -115,7 +115,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 async def _feed(stream: asyncio.StreamWriter | None, payload: Any) -> None:
-    """Write the payload and close the pipe. A program may end without reading it; uvloop then refuses to write."""
+    """Write the payload and close the pipe. A program that ends without reading its input is no error."""
     if stream is None or stream.is_closing():
         return
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -136,7 +136,7 @@ async def _last(stream: asyncio.StreamReader | None, buffer: bytearray, most: in
 
 
 def _kill(pid: int) -> None:
-    """Kill the program and the processes it started: all are in its process group, which outlives the program itself."""
+    """Kill the program's process group: the program, if it still runs, and the processes that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

@@ -61,8 +61,8 @@ class JobContext:
         store_url: str | None = None,
         on_lock: Callable[[bool], None] | None = None,
     ) -> None:
-        """``tell`` is called with the progress; ``store_url`` is the store's URL, which ``complete_on`` needs; ``on_lock`` is
-        called with the new value when ``is_locked`` is set."""
+        """``tell`` is called with the progress that the handler reports; ``complete_on`` needs ``store_url``, the store's URL;
+        ``on_lock`` is called with the new value of ``is_locked`` each time ``note_lock`` sets it."""
         self.job = job
         self.deadline = deadline  #: when the attempt times out; None: never
         self.store_url = store_url
@@ -98,8 +98,8 @@ class JobContext:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(read(self.job_id), loop))
 
     def parents_blocking(self) -> Sequence[Job]:
-        """Like ``parents``, for a handler that is a plain function: it runs in a thread, which waits for the answer. Raises
-        InvalidInput in an async handler."""
+        """Like ``parents``, but blocks the calling thread: for a handler that is a plain function. Raises InvalidInput in an
+        async handler."""
         if self.job.if_failed is None:
             return ()
         if self._ask_parents is not None:
@@ -110,11 +110,11 @@ class JobContext:
         return asyncio.run_coroutine_threadsafe(read(self.job_id), loop).result()
 
     def read_parents_by(self, read: ReadParents, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the coroutine function that reads a job's parents, and the event loop on which it must run."""
+        """Let ``parents`` use the coroutine function ``read``, which must run on the event loop ``loop``."""
         self._read_parents = (read, loop)
 
     def ask_parents_by(self, ask: AskParents) -> None:
-        """Set a function that reads the job's parents and may block, for a process without a store."""
+        """Let ``parents`` use the blocking function ``ask``: for a child process, which asks its worker, as it has no store."""
         self._ask_parents = ask
 
     def _parent_reader(self) -> tuple[ReadParents, asyncio.AbstractEventLoop]:
@@ -182,8 +182,8 @@ class JobContext:
         """Mark this job as done in the handler's own open transaction, on a connection to the store's own database.
 
         Commit before the handler returns: if the transaction is rolled back, the attempt has failed. What the handler returns
-        is ignored. Commit soon: the job's lease is not renewed any more. Await the result if the driver is asynchronous.
-        A large ``result`` stays in the store.
+        is ignored. Commit soon: the job's lease is not renewed any more. Await this call if the driver is asynchronous.
+        ``result`` is always kept in the store itself, so it can have at most a megabyte.
         Raises StaleWrite if the job was taken from this worker; InvalidInput for a connection that cannot be used.
         """
         checked, holder = seal(as_json(result, "result")), self.job.holder
@@ -207,7 +207,7 @@ class JobContext:
             raise
 
     def note_lock(self, is_locked: bool) -> None:
-        """Note that the handler has called ``complete_on``, and whether its transaction has locked the job."""
+        """Record that the handler has called ``complete_on``, and whether its transaction now locks the job's row."""
         self.settles_itself, self.is_locked = True, is_locked
         if self._on_lock is not None:
             self._on_lock(is_locked)

@@ -29,27 +29,29 @@ async def step(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -
 
 
 async def step(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Run a function as a durable step of the current job, and keep its result. After a crash, the job goes on behind its last
-    finished step: this returns the kept result and does not call the function again.
+    """Run a function as a durable step of the current job, and record its result in the store. If the job is run again, such
+    as after a crash, this returns the recorded result and does not call the function again.
 
-    A plain function runs in a thread. Steps are found by their order, so a job must always run the same steps in the same
+    A plain function runs in a thread. Steps are recognised by their order, so a job must always run the same steps in the same
     order; ``step_name`` is by default the function's name. The result must be JSON, of at most a megabyte.
 
-    Raises StepFailed if the function raises; InvalidInput outside of a job, or if an earlier attempt ran another step here.
+    Raises StepFailed if the function raises; InvalidInput outside of a job, or if an earlier attempt of the job ran another
+    step at this position.
     """
     return await _current().step(function, *args, **kwargs)
 
 
 async def sleep(duration: timedelta | float) -> None:
-    """Sleep for a timedelta or seconds. A sleep of more than a second holds no worker, and outlives its worker."""
+    """Sleep for a timedelta or seconds. If longer than a second, the job leaves its worker and is claimed again afterwards, so
+    that it takes up no worker while it sleeps, and sleeps on if the worker dies."""
     await _current().sleep(duration)
 
 
 async def wait_for(name: str, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109
     """Wait for an event that another process sends to the current job by ``pool.send_event(job_id, name, value)``, and return
-    its value. Meanwhile the job holds no worker. An event that was sent earlier is returned at once.
+    its value. While the job waits, it takes up no worker. If the event was sent before, returns at once.
 
-    Raises TimeoutError if none is sent within ``timeout`` (a timedelta or seconds).
+    Raises TimeoutError if the event is not sent within ``timeout`` (a timedelta or seconds).
     """
     return await _current().wait_for(name, timeout)
 

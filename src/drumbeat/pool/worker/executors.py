@@ -26,11 +26,11 @@ class Executor(Protocol):
         ...
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
-        """Run a handler and return its result. Raises the handler's exception; SystemExit and the like become RuntimeError."""
+        """Run a handler and return its result. Raises the handler's exception, but RuntimeError for SystemExit or the like."""
         ...
 
     async def run_in_thread(self, function: Callable[[], Any]) -> Any:
-        """Run a plain function of an async handler in a thread. Cancelling this leaves the function behind: it lingers."""
+        """Run a plain function of an async handler in a thread. If this is cancelled, the function still runs to its end."""
         ...
 
     async def close(self) -> None: ...
@@ -100,7 +100,7 @@ class ProcessExecutor:
 
 
 def _nothing() -> None:
-    """Do nothing: the default of ``on_free``, which is called when a cancelled handler has ended at last."""
+    """Do nothing: the default of ``on_free``."""
 
 
 def executor(kind: ExecutorKind) -> Executor:

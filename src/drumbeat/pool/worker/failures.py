@@ -32,7 +32,7 @@ class HandlerFailure:
 
 
 class ChildProcessFailure(Exception):
-    """Raised in the worker for a handler that failed in a child process; holds the failure that the process reported."""
+    """Raised in the worker if a handler failed in a child process; holds the failure that the child process reported."""
 
     def __init__(self, failure: HandlerFailure) -> None:
         super().__init__(failure.error)
@@ -40,7 +40,7 @@ class ChildProcessFailure(Exception):
 
 
 def failure(exc: BaseException) -> HandlerFailure:
-    """Convert an exception to a failure. An invalid payload or result is fatal, and so is a lost one: a retry cannot help."""
+    """Convert an exception to a failure. Invalid input and a lost large value are fatal, because a retry cannot help."""
     if isinstance(exc, ChildProcessFailure):
         return exc.failure
     if isinstance(exc, StepFailed) and isinstance(exc.__cause__, Exception):

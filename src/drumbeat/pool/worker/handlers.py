@@ -55,7 +55,7 @@ def handler_for(handlers: Handlers, job_type: str) -> Handler:
 
 
 def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
-    """Load the handlers of a plan, by job type. Raises InvalidInput that names the handler that cannot be loaded."""
+    """Load all handlers of a plan; returns them by job type. Raises InvalidInput if one cannot be loaded or there is none."""
     if not specs:
         raise InvalidInput(
             "expected a handler, got none; give --handler module:function to this command or to: drumbeat pool create"
@@ -64,7 +64,7 @@ def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
 
 
 def load_possible(specs: Mapping[str, str]) -> tuple[dict[str, Handler], dict[str, str]]:
-    """Load those handlers of a plan that can be loaded. Returns them by job type, and for each other type the cause.
+    """Load handlers of a plan. Returns the loaded ones by job type, and for each type whose handler cannot be loaded the cause.
 
     Raises InvalidInput with the first cause if no handler can be loaded.
     """
@@ -90,8 +90,8 @@ def check_importable(handlers: Handlers) -> None:
 
 
 def handlers_of(given: "Callable[..., Any] | str | Mapping[str, Callable[..., Any] | str]") -> dict[str, Handler]:
-    """Return handlers by job type. ``given`` is one handler for all types, a task, which is for its own type, or a mapping.
-    A handler is a function or a name."""
+    """Return handlers by job type. ``given`` is a handler for all types, a task (it handles the type of its name), or a mapping
+    from job types to handlers. Each handler is a function or its name (``module:function`` or ``command:PROGRAM``)."""
     if isinstance(given, TaskFunction):
         given = {given.task_name: given}
     by_type = given if isinstance(given, Mapping) else {"": given}
@@ -135,7 +135,7 @@ def _task(task: TaskFunction, name: str | None) -> Handler:
 
 
 def _is_importable(function: Callable[..., Any]) -> bool:
-    """Whether another process can import this function by module and name; not if it is in ``__main__``."""
+    """Whether another process can import this function by module and name; False for a function in ``__main__``."""
     module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     found: Any = sys.modules.get(module) if module and module != "__main__" else None
     for name in path.split(".") if path else ():

@@ -28,11 +28,11 @@ class LeaseKeeper:
         self._clock = clock
         self._changed = changed
         self.unsent = asyncio.Event()  #: there is progress to send
-        self.in_doubt = asyncio.Event()  #: set if a notification came but no job, so that it might have been an order to exit
+        self.in_doubt = asyncio.Event()  #: set if a wait for notifications brought no job: there may be an order to exit
         self.beat: Callable[[], None] = lambda: None  #: sends a heartbeat at once, which also reads the worker's orders
 
     async def keep(self) -> None:
-        """Three times per lease, renew leases, stop lost and cancelled jobs, and take back jobs of silent workers."""
+        """Three times per lease duration: renew leases, stop lost and cancelled jobs, take back jobs of silent workers."""
         while True:
             await self._clock.sleep(self._claims.lease / 3)
             await _try(self._renew(), "failed to renew leases")
@@ -52,7 +52,8 @@ class LeaseKeeper:
         self._changed()
 
     async def _look_for_turn(self) -> None:
-        """If a ready job must run alone and this worker gets the lease for it, finish all other jobs, then claim that job."""
+        """If a ready job must run alone, and this worker gets the lease to claim it, claim no other jobs until the current jobs
+        are finished, then that job."""
         if self._in_flight.held_count and await self._claims.acquire_alone_lease():
             log.info("a waiting job must run alone; this worker finishes its other jobs, then claims it")
             self._in_flight.next_is_alone = True
@@ -80,7 +81,8 @@ class LeaseKeeper:
         return True
 
     async def poll_orders(self) -> None:
-        """Check whether this worker must exit, each time the event ``in_doubt`` is set, but at most once per second."""
+        """When the event ``in_doubt`` is set, read whether this worker was ordered to exit, at most once per second. If so,
+        send a heartbeat at once; its reply makes the worker exit."""
         while True:
             await self.in_doubt.wait()
             self.in_doubt.clear()

@@ -18,7 +18,8 @@ class NotificationPause:
         self._empty_claims = 0 if got_jobs else self._empty_claims + 1
 
     async def sleep(self, began: timedelta, *, notified: bool) -> None:
-        """Sleep, if the wait that began at ``began`` (by the clock's ``elapsed``) was ended by a notification."""
+        """Sleep after a wait that began at ``began`` (by the clock's ``elapsed``), if a notification ended the wait and two or
+        more claims in a row brought no job."""
         if notified and self._empty_claims > 1:
             least = min(SHORTEST * 2 ** min(self._empty_claims, 20), _LONGEST)
             await self._clock.sleep(max(began + least - self._clock.elapsed(), timedelta()))

@@ -20,8 +20,10 @@ _NOT_COMMITTED = "the handler called complete_on, but its transaction was not co
 
 async def confirm_outcome(claims: Claims, clock: Clock, held: InFlightJob, outcome: JobOutcome) -> JobOutcome:
     """Return the outcome of a handler that called ``complete_on`` and has ended. If it has committed, the job is done, and
-    ``is_settled`` is set: there is no outcome to write. A handler that returned without a commit has failed. Waits until the
-    store answers, and until the handler's transaction has ended, which a thread can keep open after its time limit."""
+    ``is_settled`` is set: there is no outcome to write. A handler that returned without a commit has failed.
+
+    Waits until the store answers and the handler's transaction has ended: a handler in a thread cannot be stopped at its time
+    limit, so it can keep the transaction open for longer."""
     try:
         is_done = await _wait(claims, clock, held)
     except asyncio.CancelledError:

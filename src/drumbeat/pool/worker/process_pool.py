@@ -81,7 +81,7 @@ async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
 
 
 async def _parents(context: JobContext) -> dict[str, Any]:
-    """Return the answer to a handler that asks for the parents of its job."""
+    """Return the message for a child process whose handler asks for the parents of its job: the parents, or an error."""
     try:
         return {"parents": msgspec.to_builtins(list(await context.parents()))}
     except Exception as exc:

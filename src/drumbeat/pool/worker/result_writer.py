@@ -53,8 +53,10 @@ class ResultWriter:
         return written
 
     async def _one_by_one(self, verdicts: Sequence[JobOutcome]) -> WriteResult:
-        """Write outcomes one by one. If the store refuses a result, write a failure instead. Raises StoreUnavailable; then the
-        caller writes all outcomes again, also those written here, which ``_repeated`` has noted."""
+        """Write outcomes one by one. If the store refuses a result, write a failure instead.
+
+        Raises StoreUnavailable. The caller then writes all outcomes again; those already written are in ``_repeated``, so that
+        the store's refusal of the second write does not count as a dropped outcome."""
         refused, dropped = [], []
         for verdict in verdicts:
             instead = None
@@ -72,7 +74,7 @@ class ResultWriter:
         return WriteResult(refused=tuple(refused), dropped=tuple(dropped))
 
     async def _write(self, verdict: JobOutcome) -> bool:
-        """Write one outcome. Returns whether it is dropped because it came too late."""
+        """Write one outcome. Returns True if it is dropped, because the job had been taken from this worker."""
         try:
             stale = (await self._claims.settle([verdict], 0)).stale
         except StoreUnavailable:
@@ -85,7 +87,7 @@ class ResultWriter:
         return is_dropped
 
     async def _write_refusal(self, verdict: JobOutcome) -> bool:
-        """Write a failure in place of a refused result. Returns whether it is dropped because it came too late."""
+        """Write a failure in place of a refused result. Returns True if it is dropped, because the job had been taken away."""
         try:
             return await self._write(verdict)
         except StoreUnavailable:
@@ -99,7 +101,7 @@ class ResultWriter:
         return tuple(verdict for verdict in verdicts if verdict.token in gone)
 
     def _log_stale(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> None:
-        """Log the outcomes that the store did not accept because the job was taken from this worker."""
+        """Log the outcomes that the store refused: the job was taken from this worker, or the outcome was already written."""
         released = {verdict.token for verdict in verdicts if verdict.outcome is AttemptOutcome.RELEASED} if stale else set()
         for token in stale:
             if token in released:
@@ -115,8 +117,8 @@ class ResultWriter:
                 )
 
     async def recall(self, adopt: Callable[[Job], None], knows: Callable[[Token], bool]) -> bool:
-        """Call ``adopt`` for jobs that this worker holds but does not know, because the store's answer to a claim was lost.
-        Returns whether the store answered this time."""
+        """Read from the store which jobs this worker holds, and call ``adopt`` for each that it does not know (``knows``): the
+        store's answer to the claim of that job was lost. Returns False if the store does not answer."""
         try:
             held = await self._claims.held()
         except StoreUnavailable:

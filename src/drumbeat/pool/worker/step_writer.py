@@ -43,7 +43,7 @@ class StepWriter:
         self._is_closed = False
 
     async def read(self, job_id: JobId) -> Sequence[JobStep]:
-        """Read what is recorded of a job. Waits until the store answers."""
+        """Read the recorded steps of a job, and the events that were sent to it. Waits until the store answers."""
         return await until_answered(self._clock, partial(self._claims.steps.list, job_id), f"the steps of job {job_id}")
 
     async def write(self, new: NewStep) -> None:
@@ -99,8 +99,9 @@ class StepWriter:
                 return
 
     def _gives_up(self, waiting: Waiting, exc: StoreUnavailable) -> bool:
-        """Whether to stop trying to record a step: if its job is gone, or if the store has been locked until the lease ran out.
-        That lock may be a transaction of the step's own handler, which waits for the step; the step raises an error then."""
+        """Whether to stop trying to record a step, which then raises an error: if the worker no longer holds the job, or if the
+        store has been locked until the job's lease ran out. The lock may be an open transaction of the same handler: it and
+        the step would wait for each other."""
         new = waiting[0]
         left = self._lease_left(new.token)
         if left is None:
@@ -118,7 +119,7 @@ class StepWriter:
         return True
 
     async def _write_one_by_one(self, batch: Sequence[Waiting], exc: Exception) -> None:
-        """Write steps one by one after the store has refused them together; a step that it refuses fails its attempt."""
+        """Write steps one by one after the store has refused them together; ``write`` raises an error only for refused ones."""
         if len(batch) == 1:
             _answer(batch[0], exc)
             return
@@ -136,7 +137,7 @@ class StepWriter:
 
 
 def _answer(waiting: Waiting, exc: Exception | None) -> None:
-    """Let the caller of ``write`` go on, or raise an error there."""
+    """End the call of ``write`` that waits for this step: it returns, or raises ``exc`` if that is not None."""
     written = waiting[1]
     if written.done():
         return

@@ -49,8 +49,8 @@ class StepFailed(Exception):
 
 
 def error_beside_suspension(error: BaseException) -> BaseException | None:
-    """Return the error that ended the handler of a suspended attempt, such as StepFailed of a step that ran beside a sleep.
-    None: the handler was ended by JobSuspended, or by an error that followed from it."""
+    """Return the handler's own error that ended a suspended attempt, such as StepFailed of a step in a task beside the sleep.
+    None: JobSuspended ended the handler, or an error that was raised because of JobSuspended."""
     found, seen = first_error(error), set[int]()
     each: BaseException | None = found
     while each is not None and id(each) not in seen:
@@ -86,7 +86,7 @@ class Suspension:
     seen_events: int | None = None  #: how many events the attempt knew of; None: it sleeps, whatever events come
 
     def or_earlier(self, other: "Suspension") -> "Suspension":
-        """Return what ends both: the earlier moment, or an event if either waits for one."""
+        """Combine the suspensions of two tasks: the job goes on at the earlier moment, or at an event if one waits for it."""
         seen = other.seen_events if self.seen_events is None else self.seen_events
         until = min((each for each in (self.until, other.until) if each is not None), default=None)
         return Suspension(why=f"{self.why}, or {other.why}", until=until, seen_events=seen)
@@ -141,7 +141,7 @@ class AttemptSteps:
         self._suspended: set[object] = set()  #: the tasks of the handler that sleep or wait for an event
 
     def suspended_outcome(self) -> JobOutcome | None:
-        """Return the outcome of an attempt that ends now because it sleeps or waits for an event; None: it does neither."""
+        """Return the outcome if the attempt must end now because the job sleeps or waits for an event; None if it goes on."""
         return None if self.suspension is None else self.suspension.outcome(self._job, self._now())
 
     async def run(self, name: str | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -160,7 +160,7 @@ class AttemptSteps:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count a step that runs. When none runs any more, the tasks that wait to be suspended go on."""
+        """Count a step while it runs. When no step runs any more, let the tasks that wait in ``_suspend`` go on."""
         with self._counting:
             self._running += 1
         try:
@@ -249,8 +249,8 @@ class AttemptSteps:
         return step.result
 
     async def _begin(self, kind: StepKind, name: str) -> tuple[JobStep | None, int]:
-        """Return what is recorded of the next step, and its position. First records the failures of earlier steps that the
-        handler has caught. Raises InvalidInput if it is another step."""
+        """Return the record of the next step (None: not run yet) and its position. First records the failures of earlier steps
+        that the handler has caught. Raises JobSuspended; InvalidInput if the record is of another step."""
         if self.suspension is not None and (kind is StepKind.STEP or _place() in self._suspended):
             raise JobSuspended
         if (outer := _IN_STEP.get()) is not None:
@@ -272,11 +272,11 @@ class AttemptSteps:
         return known, position
 
     def _has_caught(self, step: JobStep, place: object) -> bool:
-        """Whether the handler has caught the failure of a step, which ran in the task or thread ``place``.
+        """Whether the handler, as it begins a new step, has caught the failure of ``step``, which ran in ``place``.
 
-        A step that begins in the same task, or in one that it has started since, follows the failure. If it begins in the
-        handler's own task, that task may have received the error of another task (as by ``gather``), or not yet. A step in any
-        other task runs beside.
+        ``place`` is a task or thread. True if the new step begins in that task, or in one that it started after the failure; if
+        it begins in the handler's own task, and that has received the error of the failed task (as by ``gather``); or if both
+        steps run in threads, and one of these is the handler's own. Else the new step only runs at the same time.
         """
         if _LAST_FAILED.get() is step:
             return True
@@ -305,7 +305,7 @@ class AttemptSteps:
         raise JobSuspended
 
     def _check_unlocked(self, kind: StepKind, name: str) -> None:
-        """Raise InvalidInput after ``complete_on``: recording a step would wait for the transaction, and that for the step."""
+        """Raise InvalidInput after ``complete_on``: a step and the handler's open transaction would wait for each other."""
         if self._is_locked():
             raise InvalidInput(
                 f"expected all steps before complete_on, got {kind} {name!r} after it: until the handler's transaction ends, "
@@ -349,12 +349,12 @@ def _checked_length(what: str, value: Any) -> timedelta:
 
 
 def _place() -> object:
-    """Return what runs now: the task, or in a thread without an event loop the thread."""
+    """Return the current task, or the id of the current thread if no event loop runs in it."""
     return asyncio.current_task() if has_loop() else threading.get_ident()
 
 
 async def _blocking(future: "Future[T]") -> T:
-    """Wait for a future in a thread without an event loop."""
+    """Return the result of a future, and block the current thread until it is there: only for threads without an event loop."""
     return future.result()
 
 
@@ -365,7 +365,7 @@ def has_loop() -> bool:
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a call of AttemptSteps in a handler's own thread, where it never has to wait for an event loop of that thread."""
+    """Run a coroutine of AttemptSteps in the thread of a plain handler, without an event loop. Raises InvalidInput."""
     try:
         if has_loop():
             raise InvalidInput("expected a handler that is a plain function, got an async one; use await step(…) there")
@@ -384,7 +384,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def step_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function, by which its step is found again."""
+    """Return a function's name: the default name of its step, by which a later attempt notices that it runs another step."""
     inner = function.func if isinstance(function, partial) else function
     name = getattr(inner, "__qualname__", None)
     return name if isinstance(name, str) else type(inner).__qualname__

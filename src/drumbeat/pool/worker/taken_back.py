@@ -1,4 +1,4 @@
-"""Calls hooks for jobs that a worker took back from silent workers, beside the loop that renews leases."""
+"""Calls hooks for jobs that a worker took back from silent workers, in a task of its own: a slow hook delays no renewal."""
 
 import asyncio
 import logging
@@ -35,5 +35,5 @@ class TakenBackJobs:
                 self._waiting.task_done()
 
     async def until_called(self) -> None:
-        """Wait until the hooks of all jobs so far have been called."""
+        """Wait until the hooks of all jobs that were added so far have been called."""
         await self._waiting.join()

@@ -22,7 +22,7 @@ _MOST_SHAPES = 1000  #: how many shapes of calls that fit are remembered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskParameters:
-    """The parameters of a task, without the one that takes the JobContext, and how JSON becomes their values."""
+    """The parameters of a task, without the one that takes the JobContext, and what converts JSON to the type of each."""
 
     signature: inspect.Signature
     context_name: str | None = None  #: the parameter that takes the JobContext
@@ -77,7 +77,7 @@ class TaskFunction:
         return converter("result", _hints(self.function).get("return"))
 
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any], most_bytes: int = MOST_BYTES) -> Any:
-        """Return the payload of a call. Raises InvalidInput that names the parameter that is wrong or cannot be sent."""
+        """Return the payload of a job that makes this call. Raises InvalidInput, which names the parameter with a bad value."""
         self._check_shape(args, kwargs, "")
         try:
             return as_json({"args": list(args), "kwargs": dict(kwargs)}, "arguments", most_bytes)
@@ -111,7 +111,7 @@ class TaskFunction:
         raise InvalidInput(f"task {self.task_name}: expected the payload {expected}, got {short_repr(payload)}")
 
     def _check_shape(self, args: Sequence[Any], kwargs: Mapping[str, Any], problem: str) -> None:
-        """Raise InvalidInput if a call with so many arguments and these names does not fit the parameters."""
+        """Raise InvalidInput if this number of positional arguments, with these keyword names, does not fit the parameters."""
         shape = (len(args), *kwargs)
         if shape in self._shapes:
             return
@@ -132,7 +132,7 @@ class TaskFunction:
     def _with_parameter(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], most_bytes: int, found: InvalidInput
     ) -> InvalidInput:
-        """Return the error with the name of the parameter whose value cannot be sent."""
+        """Return ``found`` (the error that a payload cannot be sent) with the name of the parameter that causes it."""
         for name, value in self.parameters.signature.bind(*args, **kwargs).arguments.items():
             try:
                 as_json(value, name, most_bytes)
@@ -142,7 +142,7 @@ class TaskFunction:
 
 
 def _unknown(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str | None:
-    """Return what to say about an argument whose name no parameter has; None if there is none."""
+    """Return an error text for the first keyword argument that no parameter accepts; None if all are accepted."""
     own = signature.parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
         return None
@@ -153,7 +153,7 @@ def _unknown(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str | N
 
 
 def _module_name(function: Callable[..., Any]) -> str:
-    """Return the module by which other processes import the function, also if it is the program that runs now."""
+    """Return the name by which other processes import the function's module, also if here it runs as ``__main__``."""
     if function.__module__ != "__main__":
         return function.__module__
     main = sys.modules["__main__"]
@@ -236,7 +236,7 @@ def _named(parameters: TaskParameters, name: str, own: bool, value: Any) -> Any:
 def _with_context(
     parameters: TaskParameters, args: Sequence[Any], kwargs: Mapping[str, Any], context: JobContext
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Add the JobContext at its position or, behind arguments that are passed by name, by name."""
+    """Add the JobContext at its position or, if the positional arguments do not reach that position, as a keyword argument."""
     index, name = parameters.context_index, parameters.context_name
     if index is not None and index <= len(args):
         return [*args[:index], context, *args[index:]], kwargs

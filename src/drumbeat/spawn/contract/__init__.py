@@ -8,8 +8,8 @@
 ``ProcessContract``: for spawners that run real commands; includes ``SpawnerContract`` and ``ExitCodeContract``. Fixtures:
     ``controllers``: a ``Controllers`` that opens spawners on the same instances, as several controllers would.
     ``written``: the folders in which spawner and provider write files, to look for secrets in them.
-    ``spawner`` and ``order`` have defaults there.
-``SurvivorContract``: in addition to ``ProcessContract``, for spawners that declare ``outlives_controller``.
+    ``spawner`` and ``order`` are provided by ``ProcessContract``.
+``SurvivorContract``: for spawners of ``ProcessContract`` that declare ``outlives_controller``; includes ``ProcessContract``.
 """
 
 from drumbeat.spawn.contract.base import (

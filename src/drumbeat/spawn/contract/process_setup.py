@@ -89,7 +89,7 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
         )
 
     def drained_code(self, spawner: Spawner) -> int | None:
-        """Return the exit code that a drained worker must have: 0, or None if the spawner cannot report it."""
+        """Return the exit code that the spawner must report for a drained worker: 0, or None if it cannot report the code."""
         return 0 if spawner.traits.keeps_drained else None
 
     async def kill_outside(self, instance: Instance, mark: str) -> None:

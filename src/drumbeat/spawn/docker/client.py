@@ -69,8 +69,8 @@ class DockerClient:
     async def create(self, name: str, request: Mapping[str, Any]) -> str | None:
         """Create a container and return its id; None if a container of that name already exists.
 
-        If this is cancelled, it still waits for the answer: otherwise the daemon could create the container after the caller
-        has looked for it, to remove it, and found none.
+        Even a cancelled call waits for the daemon's answer. Otherwise the daemon could create the container after the caller
+        has looked for a container to remove, and the container would stay.
         """
         try:
             made = await self._ask(lambda api: api.create_container_from_config(dict(request), name), abandon=False)
@@ -128,7 +128,7 @@ class DockerClient:
         return None if found is None else found.decode(errors="replace")
 
     async def has_file(self, identifier: str, path: str) -> bool:
-        """Whether a created container has a file at this path: False only if the daemon answers with status 404."""
+        """Whether a created container has a file at this path. Every answer of the daemon except status 404 counts as yes."""
         return await self._ask(lambda api: _has_path(api, identifier, path))
 
     async def pull(self, image: str) -> None:
@@ -136,7 +136,7 @@ class DockerClient:
         await self._ask(lambda api: self._pull(api, image))
 
     async def close(self) -> None:
-        """Close the connections. A pull in progress ends; other requests in progress are not awaited."""
+        """Close the connections. Ends a pull in progress, and does not wait for other requests in progress."""
         self._closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
         api, self._api = self._api, None
@@ -196,7 +196,7 @@ class DockerClient:
             raise failure from exc
 
     def _disconnect(self, api: Any) -> None:
-        """Close the SDK's client. The next request makes a new one, which adapts to the daemon if it was upgraded meanwhile."""
+        """Close the SDK's client. The next request makes a new client, which asks for the API version of the daemon again."""
         with self._connecting:
             self._api = None if self._api is api else self._api
         api.close()
@@ -269,7 +269,7 @@ def connect_to(settings: DockerSettings) -> Any:
 
 
 def _knock(path: str) -> None:
-    """Connect to a socket file as a test. Raises OSError. Without it, the SDK would leak a socket after a failed connection."""
+    """Raise OSError if a socket file accepts no connection. The SDK itself would leak a socket if its connection failed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.connect(path)
 
@@ -303,6 +303,6 @@ def _was_reset(exc: BaseException | None) -> bool:
 
 
 def _said(exc: BaseException) -> str:
-    """Return one line: the message of the operating system's error that an exception wraps, or else of the exception itself."""
+    """Return in one line the message of the system error that an exception wraps; its own message if it wraps none."""
     error = _system_error(exc)
     return " ".join(str(error if error is not None else exc).split())

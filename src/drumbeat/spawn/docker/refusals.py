@@ -14,7 +14,7 @@ _NOT_SENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KnownRefusal:
-    """A refusal that is recognised by its text, its cause, and advice. In the advice, ``{image}`` stands for the image."""
+    """A kind of refusal: the pattern of its text, its cause, and advice to the user, with ``{image}`` for the image's name."""
 
     pattern: re.Pattern[str]
     cause: SpawnCause

@@ -50,7 +50,8 @@ _LOOK: Final = timedelta(milliseconds=50)  #: time between two looks at a contai
 class DockerSpawner:
     """Starts each worker as a container whose name is unique to the worker, so that a daemon never runs a worker twice.
 
-    Spawners with the same ``scope`` and daemon see the same workers, by their labels. Exit code 128 + n: ended by signal n.
+    Spawners with the same ``scope`` and daemon see the same workers, by the containers' labels. An exit code of 128 + n means
+    that signal n ended the worker.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class DockerSpawner:
             await self._remove(client, found)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's output, until it is terminated. Raises NotFound, SpawnError."""
+        """Return the last lines of the worker's output. Raises NotFound, such as for a terminated worker, and SpawnError."""
         client, name = self._opened(), (pool_id, worker_id)
         found = await self._find(client, name)
         text = await client.logs(found.id, lines) if found is not None else None
@@ -152,7 +153,7 @@ class DockerSpawner:
     # Starting
 
     async def _start(self, client: DockerClient, order: Order, name: Name) -> Instance:
-        """Find the worker's container or create it, and start it. Begins again if it is removed meanwhile."""
+        """Find the worker's container or create it, and start it. Begins again if the container is removed meanwhile."""
         found = None if order.is_first else await self._find(client, name)
         for _ in range(_TRIES):
             if found is None:
@@ -240,7 +241,7 @@ class DockerSpawner:
         self._found_programs.add(program)
 
     async def _has_program(self, client: DockerClient, identifier: str, program: str) -> bool:
-        """Whether a program exists in a container. True if that cannot be known: for a relative path or a removed container."""
+        """Whether a program exists in a container. Also True if that is unknown: for a relative path or a removed container."""
         told = await client.inspect(identifier)
         if told is None or (not program.startswith("/") and "/" in program):
             return True
@@ -255,7 +256,7 @@ class DockerSpawner:
     # Slots and GPUs
 
     async def _reserved(self, client: DockerClient, name: Name) -> Sequence[str]:
-        """Check that a slot is free, and return the ids of free GPUs. Raises SpawnFailed."""
+        """Return the ids of free GPUs for one worker. Raises SpawnFailed if all slots are taken, or too few GPUs are free."""
         rows = await self._occupying(client)
         if self._settings.slots is not None and len(rows) >= self._settings.slots:
             raise self._no_room(name, f"all {self._settings.slots} slots are taken")

@@ -72,7 +72,7 @@ class KubernetesClient:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Close the connections when the ``async with`` block ends. The first call opens them."""
+        """Close the client's connections when the ``async with`` block ends. The first call of the API opens them."""
         try:
             yield
         finally:
@@ -261,14 +261,14 @@ class KubernetesClient:
             return self._api
 
     async def _reload(self) -> None:
-        """Read the credentials again, because the token might have been renewed since."""
+        """Read the credentials again, as the token might have been renewed after the last time they were read."""
         async with self._loading:
             old, self._api = self._api, await self._connected()
             if old is not None:
                 await old.close()
 
     async def _connected(self) -> api.ApiClient:
-        """Return a client with the cluster's address and credentials; sets namespace. Raises InvalidSettings, Unanswered."""
+        """Return a client with the cluster's address and credentials; set ``namespace``. Raises InvalidSettings, Unanswered."""
         configuration = api.Configuration()
         configuration.connection_pool_maxsize = _CONNECTIONS
         given = self._settings.kubeconfig is not None or bool(self._settings.context) or "KUBECONFIG" in os.environ

@@ -90,7 +90,8 @@ def job_manifest(scope: str, order: Order, settings: KubernetesSettings) -> Mapp
 
 
 def start_patch() -> Mapping[str, Any]:
-    """Return the patch that starts a Job and annotates it as started, because a job queue might suspend the Job again."""
+    """Return the patch that starts a Job. It also annotates the Job as started: ``suspend`` alone would not tell, because a job
+    queue might suspend the Job again."""
     return {"metadata": {"annotations": {STARTED: "true"}}, "spec": {"suspend": False}}
 
 

@@ -136,7 +136,7 @@ class KubernetesSpawner:
             self._seen.pop(name, None)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log. Raises NotFound if it has none or its Job was deleted, SpawnError."""
+        """Return the last lines of the worker's log. Raises NotFound if its Job was deleted or has not run yet, SpawnError."""
         self._check_open()
         name = (pool_id, worker_id)
         pod = newest(await self._pods_of(name))
@@ -228,7 +228,8 @@ class KubernetesSpawner:
     # Ending
 
     async def _end(self, name: Name, only: KubernetesJob | None) -> None:
-        """Delete the worker's Job and pods, and wait until they are gone. ``only``: delete this Job, not a later one.
+        """Delete the worker's Job and pods, and wait until they are gone. ``only``: delete only this Job with its pods, not a
+        later Job of the worker.
 
         Raises SpawnError if a pod does not end, such as when its node does not answer.
         """

@@ -63,7 +63,7 @@ class _Stopped(msgspec.Struct, frozen=True):
 class RayClient:
     """Calls Ray's Jobs API. Calls that are safe to repeat are repeated once if the connection was lost; a submission never is.
 
-    Every method raises Unanswered, whose message tells what is wrong: the network, the token or the address."""
+    Every method but ``submit`` raises Unanswered, whose message tells what is wrong: the network, the token or the address."""
 
     def __init__(self, settings: RaySettings, token: str | None, transport: Transport | None = None) -> None:
         self._settings = settings
@@ -81,7 +81,7 @@ class RayClient:
         await self._http.aclose()
 
     async def check_version(self) -> None:
-        """Raise Unanswered if the address is not a Ray dashboard, or its Ray is too old. After a success, does nothing."""
+        """Raise Unanswered if the address is not a Ray dashboard, or its Ray is too old. A success is cached."""
         if self.version is not None:
             return
         found = self._read(await self._ask("GET", "/api/version"), _Version).ray_version

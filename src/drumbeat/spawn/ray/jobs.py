@@ -84,7 +84,7 @@ class RayJob(msgspec.Struct, frozen=True):
         return (self.metadata or {}).get(SCOPE) == scope
 
     def instance(self, price_per_hour: float, wanted: str) -> Instance:
-        """Return the job as an instance. ``wanted``: a worker's resources, which are named in the reason of a pending job."""
+        """Return the job as an instance. ``wanted`` names the resources of a worker, to say what a pending job waits for."""
         pool_id, worker_id = self.name
         meta: dict[str, Any] = {"submission_id": self.id, "status": self.status}
         if self.driver_node_id is not None:

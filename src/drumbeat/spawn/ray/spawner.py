@@ -196,7 +196,7 @@ class RaySpawner:
         raise SpawnFailed(f"{subject} could not be started: other controllers start and end it at the same time; try again")
 
     async def _stop_twin(self, kept: RayJob, mine: RayJob) -> None:
-        """Stop the job that this spawner has just submitted, if another controller submitted one before."""
+        """Stop the job ``mine``, which this spawner has just submitted, if ``kept`` is another job for the same worker."""
         if mine.id != kept.id and mine.is_live:
             log.warning("%s was started twice; ending job %s", _subject(kept.name), mine.id)
             await self._open.stop(mine.id)
@@ -221,7 +221,7 @@ class RaySpawner:
         return f"{self._settings.python} -S -m {MODULE}"
 
     def _next_number(self, name: Name, jobs: Sequence[RayJob], taken: int) -> int:
-        """Return the number for the worker's next submission id: one more than ``taken`` and than all numbers in ``jobs``.
+        """Return the number for the worker's next submission id: one more than the largest of ``taken`` and those in ``jobs``.
 
         Controllers that see the same jobs choose the same number, so that Ray accepts only one of their jobs.
         """
@@ -296,7 +296,7 @@ class RaySpawner:
         return age > _RAY_WRITES_WITHIN and not is_needed
 
     async def _delete(self, job: RayJob) -> str | None:
-        """Delete the record of an ended job. Returns the job's submission id; None if it failed: the next list tries again."""
+        """Delete the record of an ended job. Returns its submission id; None if this failed (the next list tries again)."""
         if job.drains is not None and job.status == "FAILED":
             log.warning("job %s failed to drain %s: %s", job.id, _subject(job.name), job.message)
         try:

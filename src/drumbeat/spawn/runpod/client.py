@@ -79,7 +79,7 @@ class NoAnswer:
 
 
 class RunPodClient:
-    """Calls RunPod's API. Reads, deletions and resizes are retried after temporary errors; a creation never is."""
+    """Calls RunPod's API. All calls are retried after temporary errors, except the creation of a pod."""
 
     def __init__(self, key: str, settings: RunPodSettings, clock: Clock, transport: Transport | None = None) -> None:
         self._key = key
@@ -203,7 +203,7 @@ class RunPodClient:
 def _retry_after(headers: httpx.Headers) -> timedelta | None:
     """Return how long RunPod asks to wait; None if it does not say.
 
-    Reads the header Retry-After; without it, the header RateLimit: the time until all limits that are used up are reset.
+    Reads the header Retry-After. Without it, returns the time until every used-up limit in the header RateLimit is reset.
     """
     if (seconds := headers.get("Retry-After", "").strip()).isdecimal():
         return timedelta(seconds=int(seconds))

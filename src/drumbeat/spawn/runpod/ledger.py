@@ -57,9 +57,9 @@ class RefusalFile(Generic[R]):
             log.warning("failed to store in %s which pods RunPod refused: %s; they may be requested again", self._path, exc)
 
     def moment(self, elapsed: timedelta) -> datetime:
-        """Convert a time that ``Clock.elapsed`` returns to the time of the wall clock."""
+        """Convert a reading of ``Clock.elapsed`` to the time of the wall clock."""
         return self._clock.now() + (elapsed - self._clock.elapsed())
 
     def elapsed(self, moment: datetime) -> timedelta:
-        """Convert a time of the wall clock to the time that ``Clock.elapsed`` returns at that moment."""
+        """Convert a time of the wall clock to the reading of ``Clock.elapsed`` at that time."""
         return self._clock.elapsed() + (moment - self._clock.now())

@@ -52,8 +52,8 @@ class RunPodSpawner:
         state_dir: Path | None = None,
         name: str = "runpod",
     ) -> None:
-        """``variables`` holds the API key (default: the environment); ``state_dir`` stores when RunPod refused a pod; ``name``
-        is the engine's name."""
+        """``variables`` holds the API key (default: the environment); ``name`` is the engine's name. RunPod's refusals are
+        stored in the folder ``state_dir`` for later processes; None: they are only kept in memory."""
         self._name = name
         self._settings = settings
         self._environment = dict(environment)
@@ -210,7 +210,8 @@ class RunPodSpawner:
             raise self._list_error(name, exc) from exc
 
     async def _create(self, order: Order, name: Name, place: GpuPlace) -> Instance | Refusal:
-        """Request a pod at one place. Notes before that the pod may exist, in case the call is cancelled or gets no answer."""
+        """Request a pod at one place. Before the request, notes that the pod might exist: the call can be cancelled, or get no
+        answer, after RunPod has created the pod."""
         self._unresolved[name] = self._clock.elapsed() + self._settings.settle
         self._backoff.failed(order.pool_id, self._clock.elapsed())
         answer = await self._client.create(creation(order, place, self._settings, self._environment))
@@ -234,7 +235,7 @@ class RunPodSpawner:
         return self._settled(name, pod)
 
     async def _seek(self, name: Name) -> Pod | None:
-        """Look for the worker's pod a few times; None if it is not found."""
+        """Look for the worker's pod a few times, and delete any other pods of the worker; None if the pod is not found."""
         for pause in _SEARCH_PAUSES:
             await self._clock.sleep(pause)
             try:
@@ -268,7 +269,7 @@ class RunPodSpawner:
         return (await self._watch.find_pods(lambda each: each == name)).get(name, WorkerPods(None, ()))
 
     async def _end_surplus(self, pods: Sequence[Pod]) -> None:
-        """Delete a worker's other pods: second pods, and pods that have ended. If that fails, the pod stays listed."""
+        """Delete a worker's surplus and ended pods. A pod that cannot be deleted is logged, and stays in RunPod's list."""
         for pod in pods:
             try:
                 await self._client.delete(pod.id)
@@ -276,7 +277,7 @@ class RunPodSpawner:
                 log.warning("failed to end the surplus pod %s: %s; trying again later", pod.id, exc)
 
     async def _pods_of(self, name: Name) -> Sequence[Pod]:
-        """Return all pods of a worker; for the id of a surplus pod (``worker~pod``), only that pod."""
+        """Return all pods of a worker. The worker id can also name one surplus pod (``worker~pod``): then only this pod."""
         found = await self._find(name)
         pods = [*([found.current] if found.current else []), *found.rest]
         if pods or SURPLUS not in name[1]:

@@ -1,4 +1,4 @@
-"""Finds the pods of each worker. RunPod's list can be incomplete, so known pods that it lacks are looked up by id."""
+"""Finds the pods of each worker. RunPod's list can be incomplete, so known pods that are missing there are looked up by id."""
 
 import logging
 from collections import defaultdict
@@ -22,7 +22,7 @@ _TERMINATED = "TERMINATED"
 
 @dataclass(frozen=True, slots=True)
 class WorkerPods:
-    """A worker's pods: the pod in which it runs, and the others, which have ended or are surplus (second pods)."""
+    """A worker's pods: ``current``, in which the worker runs, and ``rest``: ended pods, and surplus pods, which run too."""
 
     current: Pod | None
     rest: Sequence[Pod]
@@ -66,7 +66,7 @@ class PodFinder:
         return await self._sorted(listed)
 
     def note(self, name: Name, pod: Pod, *, is_new: bool = False) -> None:
-        """Remember this pod as the worker's. ``is_new``: it was just created, so that RunPod's answers can still lack it."""
+        """Remember this pod as the worker's. ``is_new``: the pod was just created, so RunPod's answers can still lack it."""
         known = self._known.get(name)
         new_until = known.new_until if known is not None and known.pod.id == pod.id else timedelta()
         self._known[name] = _Known(pod, self._clock.elapsed() + self._settings.settle if is_new else new_until)

@@ -55,14 +55,18 @@ class SlurmCommands:
         self._has_json = True
 
     async def submit(self, options: Sequence[str], script: Path, lock: int) -> Answered:
-        """Run sbatch with a script. ``lock``: a file descriptor that sbatch inherits. Raises SlurmTimeout, Unanswered."""
+        """Run sbatch with a script. Raises SlurmTimeout, Unanswered.
+
+        ``lock``: the file descriptor of a lock; sbatch inherits it, so the lock is held until sbatch has ended.
+        """
         return await self._run("sbatch", "--parsable", *options, str(script), files=(lock,))
 
     async def jobs(self) -> Sequence[SlurmJob]:
         """Return this user's jobs that Drumbeat submitted, including ended jobs that Slurm still lists. Raises Unanswered.
 
-        Reads the output of ``squeue --json``; if that fails or contains an error, its text output. From then on, reads only the
-        text if squeue was built without JSON, or if the JSON was too large (squeue 22.05 shows the jobs of all users).
+        Reads the output of ``squeue --json``; if that fails or contains an error, reads squeue's text output instead. If squeue
+        was built without JSON, or its JSON was too large (squeue 22.05 shows the jobs of all users), later calls read only the
+        text.
         """
         if self._has_json:
             answer = await self._run("squeue", "--json", *_ALL_OWN)
@@ -112,7 +116,7 @@ class SlurmCommands:
     def _started(
         self, command: Sequence[str], output: IO[bytes], errors: IO[bytes], files: Sequence[int]
     ) -> subprocess.Popen[bytes]:
-        """Start a command, without asyncio: cancelling asyncio's start of a process kills the process. Raises Unanswered."""
+        """Start a command. Does not use asyncio, which kills the process if its start is cancelled. Raises Unanswered."""
         try:
             return subprocess.Popen(
                 command,

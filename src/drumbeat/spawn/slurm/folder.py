@@ -86,7 +86,7 @@ class SlurmRun:
 
 
 class SharedFolder:
-    """The run folders and locks of one store. All methods except the locks block: call them through ``in_thread``."""
+    """The run folders and locks of one store. Methods block, so call them through ``in_thread``, except the async locks."""
 
     def __init__(self, path: Path, scope: str, clock: Clock) -> None:
         self._root = path.expanduser()
@@ -106,7 +106,7 @@ class SharedFolder:
             raise self.failure(exc) from exc
 
     def failure(self, error: OSError) -> Unanswered:
-        """Return the exception for an error of the file system, in one line with advice."""
+        """Return the exception for an error of the file system; its message is one line with advice."""
         return Unanswered(
             f"cannot write to the folder {self._root}: {error.strerror}; "
             f"choose another folder, which this machine and the nodes share",

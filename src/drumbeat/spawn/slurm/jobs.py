@@ -1,4 +1,4 @@
-"""Reads the jobs of a cluster from ``squeue --json``, in the shapes of Slurm 22.05 and of 23.02 and later, or from its text.
+"""Reads a cluster's jobs from squeue: from its JSON, in the shapes of Slurm 22.05 and of 23.02 and later, or from its text.
 
 A job's comment contains scope (store), run, pool and worker: ``drumbeat:SCOPE:RUN:POOL:WORKER``, percent-encoded.
 """
@@ -95,7 +95,8 @@ class SlurmJob:
 def read_json(text: str, user_id: int) -> Sequence[SlurmJob] | None:
     """Read the answer of ``squeue --json``: the jobs of one user that belong to Drumbeat. Raises Unanswered.
 
-    Returns None if the answer contains errors: if squeue 22.05 cannot reach the controller, it exits with 0 and lists no jobs.
+    Returns None if the answer contains errors: if squeue 22.05 cannot reach the controller, it still exits with 0, but reports
+    errors and an empty list of jobs.
     """
     try:
         document = json.loads(text)
@@ -107,7 +108,7 @@ def read_json(text: str, user_id: int) -> Sequence[SlurmJob] | None:
 
 
 def read_text(text: str, user_id: int) -> Sequence[SlurmJob]:
-    """Read the answer of ``squeue --noheader --format=TEXT_FORMAT``. Raises Unanswered."""
+    """Read the answer of ``squeue --noheader --format=TEXT_FORMAT``: Drumbeat's jobs of one user. Raises Unanswered."""
     return list(_read_lines(text, user_id))
 
 
@@ -158,7 +159,7 @@ def _read_lines(text: str, user_id: int) -> Iterator[SlurmJob]:
 
 
 def _completed(job: SlurmJob, code: int | None) -> SlurmJob:
-    """Add the exit code to an ended job, and remove the start time of a pending job, which Slurm only predicts."""
+    """Return an ended job with its exit code, and a pending job without a start time: Slurm only predicts that time."""
     if job.is_live:
         return replace(job, started_at=None if job.state is InstanceState.PENDING else job.started_at)
     return replace(job, exit_code=code if code or job.states == {"COMPLETED"} else None)

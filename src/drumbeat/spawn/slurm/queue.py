@@ -1,4 +1,4 @@
-"""Lists a cluster's jobs with few calls of squeue for many callers, and combines jobs and run folders to instances."""
+"""Lists a cluster's jobs with few calls of squeue for many callers, and combines jobs and run folders into instances."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -22,7 +22,7 @@ _SINFO_EVERY: Final = timedelta(seconds=5)
 
 
 class JobQueue:
-    """Asks squeue for all jobs. Concurrent callers share one answer, from a squeue that was started after they called."""
+    """Lists all jobs with squeue. Concurrent callers share one run of squeue, which starts after their calls."""
 
     def __init__(self, commands: SlurmCommands, clock: Clock) -> None:
         self._commands = commands
@@ -46,7 +46,7 @@ class JobQueue:
             return self._jobs
 
     async def _explained(self, jobs: Sequence[SlurmJob]) -> Sequence[SlurmJob]:
-        """Correct the reason of pending jobs if all nodes of their partition are down: Slurm might only say "Resources"."""
+        """Set the reason of pending jobs if all nodes of their partition are down, since Slurm may only report "Resources"."""
         if not any(job.state is InstanceState.PENDING and job.reason for job in jobs):
             return jobs
         if self._sinfo_at is None or self._clock.elapsed() - self._sinfo_at > _SINFO_EVERY:
@@ -63,7 +63,8 @@ def _is_stuck(job: SlurmJob, down: Set[str]) -> bool:
 def instances(runs: Iterable[SlurmRun], jobs: Iterable[SlurmJob]) -> Sequence[Instance]:
     """Combine runs and jobs of one store into instances. Ended jobs without a run folder are left out.
 
-    The runs must be read before the jobs: a job that is submitted in between would be missing, and its worker count as ended.
+    Read the runs before the jobs. In the other order, a run could be newer than the list of jobs: its job would be missing, and
+    its worker would count as ended.
     """
     by_run = {run: sorted(group, key=lambda job: job.job_id) for run, group in groupby(sorted(jobs, key=_run_of), key=_run_of)}
     found = [one for run in runs if (one := _of_run(run, by_run.pop(run.run, ()))) is not None]

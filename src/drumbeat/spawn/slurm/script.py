@@ -4,8 +4,9 @@ Slurm gets a short script without secrets, which runs the worker's own script in
 only one job runs the worker (a second job of the same start ends at once), ends the processes that the worker leaves running,
 and writes its exit code to a file. A job whose run folder was deleted meanwhile runs nothing.
 
-To drain the worker, and before its time limit, the script gets SIGUSR1, and sends SIGTERM to the worker. To end a job, Slurm
-sends SIGTERM to all its processes; the script does not pass this one on, because a worker exits at once on a second SIGTERM.
+To drain the worker, and shortly before the job's time limit, SIGUSR1 is sent to the script, which then sends SIGTERM to the
+worker. To end a job, Slurm sends SIGTERM to all its processes, the script and the worker. The script does not pass this SIGTERM
+on, because a worker exits at once on a second SIGTERM.
 A newly forked shell loses signals until it has reset its traps, so the script waits for that (for the file ``claim/begun``).
 """
 
@@ -111,7 +112,7 @@ def submitted_script(script: Path) -> str:
 
 
 def worker_script(run: Path, tag: str, command: Sequence[str], workdir: str, setup: Sequence[str]) -> str:
-    """Return the script in the worker's run folder. ``tag``: the value of the variable ``TAG``, which marks its processes."""
+    """Return the script in the worker's run folder. ``tag`` marks the worker's processes, as the value of ``TAG``."""
     return _SCRIPT.substitute(
         run=quote(str(run)),
         tag=quote(f"{TAG}={tag}"),

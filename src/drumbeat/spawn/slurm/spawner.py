@@ -46,8 +46,8 @@ class SlurmSpawner:
     """Starts workers as batch jobs. Spawners with the same ``scope`` and folder see the same workers.
 
     Slurm allows several jobs of one name. So a worker is started under a lock in the shared folder, which sbatch itself holds
-    too; if sbatch does not answer, its job is looked for by its comment; and of several jobs of one start, only one runs the
-    worker. Exit code 128 + n: the worker was ended by signal n; -n: the job's script was.
+    too; if sbatch does not answer, the job is looked for by its comment; and of several jobs of one start, only one runs the
+    worker. Exit code 128 + n: signal n ended the worker; exit code -n: signal n ended the job's script.
     """
 
     def __init__(

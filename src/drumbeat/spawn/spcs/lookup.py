@@ -24,7 +24,7 @@ _NEVER: Final = ("", datetime.min.replace(tzinfo=UTC), SpcsContainer())
 
 
 class ServiceLookup:
-    """Finds the services of one store's workers. Raises Unanswered, also if Snowflake refuses a list: workers may still run."""
+    """Finds the services of one store's workers. If the services cannot be listed, raises Unanswered: workers may still run."""
 
     def __init__(self, client: SpcsClient, statements: Statements, scope: str, clock: Clock) -> None:
         self._client = client
@@ -61,7 +61,7 @@ class ServiceLookup:
     async def container(self, service: SpcsService) -> SpcsContainer:
         """Return the state of a service's container: the last known state, unless the service's status has changed since.
 
-        While the worker does not start, reads the state again every 30 s. If it cannot be read, returns the last known state.
+        Until the worker has started, reads the state again every 30 s. If it cannot be read, returns the last known state.
         """
         status, at, known = self._containers.get(service.ref, _NEVER)
         is_waiting = service.state is InstanceState.PENDING or (service.status == "RUNNING" and known.started_at is None)

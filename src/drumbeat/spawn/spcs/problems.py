@@ -69,7 +69,7 @@ class SpcsRefused(SpawnError):
 
 
 def refusal(place: str, what: str, errno: int, sqlstate: str, said: str) -> SpcsRefused:
-    """Return the exception for an error of Snowflake. ``place``: the account; ``what``: the statement, as ``DROP SERVICE``."""
+    """Return the exception for an error of Snowflake. ``place``: the account; ``what``: such as ``DROP SERVICE``."""
     line = one_line(said) or "no reason given"
     cause = cause_of(errno, sqlstate, line)
     return SpcsRefused(

@@ -131,7 +131,7 @@ def worker_instance(service: SpcsService, container: SpcsContainer, price: float
 
 
 def _problem(service: SpcsService, container: SpcsContainer) -> str:
-    """Return in one line why the worker cannot start, or what else than the worker ended its service; empty if neither."""
+    """Return in one line why the worker cannot start, or what ended its service if not the worker itself; empty if neither."""
     said = container.message
     if service.status not in _STATES:
         return f"Snowflake says {service.status or 'nothing'} of its service, which this version of Drumbeat does not know"
@@ -145,5 +145,5 @@ def _problem(service: SpcsService, container: SpcsContainer) -> str:
 
 
 def _is_outside(container: SpcsContainer) -> bool:
-    """Whether something else than the worker ended the container: it has no exit code, or the exit code of a signal."""
+    """Whether the container was ended from outside: it has no exit code, or one that means that a signal ended it."""
     return container.exit_code is None or container.exit_code >= 128

@@ -141,8 +141,8 @@ class SpcsClient:
     async def run(self, what: str, statement: str, *, abandon: bool = True) -> Sequence[Row]:
         """Run a statement; ``what`` names it in errors. ``abandon``: a cancelled call does not wait for the answer.
 
-        Raises SpcsRefused; NotSubmitted if the statement certainly had no effect; Unanswered if it might have had one, also if
-        the first try got no answer and the second was refused.
+        Raises SpcsRefused; NotSubmitted if the statement certainly had no effect; Unanswered if it might have had one, such as
+        if the first try got no answer: then even a refused retry does not show what the first try did.
         """
         pauses, sent = [*_RETRY_PAUSES], False
         while True:

@@ -64,7 +64,7 @@ class SpcsSpawner:
         *,
         connect: Connect = sign_in,
     ) -> None:
-        """``environment`` is added to that of the image; ``scope`` identifies the store; ``name`` names the engine."""
+        """``environment`` is added to the image's environment; ``scope`` identifies the store; ``name`` names the engine."""
         self._name = name
         self._settings = settings
         self._environment = dict(environment)
@@ -183,7 +183,7 @@ class SpcsSpawner:
     async def _create(self, service: SpcsService, text: str) -> bool:
         """Start a service. Returns False if a service of this name exists already.
 
-        This call can have created that service itself, if the answer to its first attempt was lost.
+        This call may itself have created that service, if the answer to its first attempt was lost.
 
         Raises SpawnFailed, SpawnAmbiguous.
         """

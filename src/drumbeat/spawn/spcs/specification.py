@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def specification(order: Order, settings: SpcsSettings, base: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Return the specification of a worker's service. ``base``: variables of every worker; ``here``: those of this process.
+    """Return the specification of a worker's service. ``base``: all workers' variables; ``here``: this process's.
 
     Raises SpawnFailed if a variable is invalid, if the text is too long, or if a variable may be a secret and there is no key.
     """
@@ -127,7 +127,7 @@ def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_dollar(words: Sequence[str]) -> bool:
-    """Whether a word has a $, which Snowflake could change: in a specification, $ begins a variable, and $$ is the end."""
+    """Whether a word contains a $. In a specification, Snowflake takes $ as the start of a variable, and $$ as the end."""
     return any("$" in word for word in words)
 
 
@@ -144,7 +144,7 @@ def _refused(order: Order, message: str) -> SpawnFailed:
 
 
 def yaml(value: Mapping[str, Any], indent: str = "") -> str:
-    """Return a table as YAML, in ASCII; every text is quoted, so that none is taken for a number, a tag or a variable."""
+    """Return a mapping as YAML, in ASCII. Every text is quoted, so that it is not read as a number, a tag or a variable."""
     return "".join(f"{indent}{_scalar(name)}:{_value(each, indent)}" for name, each in value.items())
 
 
@@ -157,7 +157,7 @@ def _value(value: Any, indent: str) -> str:
 
 
 def _item(value: Any, indent: str) -> str:
-    """Return one item of a list, which is a table or a single value, as YAML."""
+    """Return one item of a list as YAML: a mapping or a single value."""
     if isinstance(value, Mapping):
         return f"{indent}- {yaml(value, indent + '  ').lstrip()}"
     return f"{indent}- {_scalar(value)}\n"

@@ -200,8 +200,8 @@ class Agent:
     def do_terminate(self, request: Answer) -> Answer:
         """End the worker and its children, and delete its run directory and lock.
 
-        If the request names a ``run``, does nothing if the worker's current run is another. Returns whether the worker was
-        known here. Raises Trouble.
+        If the request names a ``run`` that is not the worker's current run, does nothing. Returns whether the worker, with this
+        run, was known here. Raises Trouble.
         """
         key = request["key"]
         with self._locked(key):
@@ -290,8 +290,8 @@ class Agent:
     def _state(self, key: str, lock_is_ours: bool = False, run: str | None = None) -> Answer | None:
         """Return a worker's state, pid and exit code; None if its command was never executed.
 
-        ``lock_is_ours``: the caller holds the worker's lock, so no other process is starting it. ``run``: its run directory,
-        if it belongs to another store.
+        ``lock_is_ours``: the caller holds the worker's lock, so no other process is starting the worker. ``run``: the worker's
+        run directory; needed for a worker of another store.
         """
         folder = run or self._run(key)
         record, process = read_json(os.path.join(folder, "record")), read_json(os.path.join(folder, "process"))

@@ -24,7 +24,7 @@ POLL_SECONDS = 0.01  #: how often a lock or the end of a process is looked for
 
 
 class Trouble(Exception):
-    """A request cannot be carried out; ``kind`` is a word by which the spawner tells the reasons apart."""
+    """A request cannot be carried out; ``kind`` is the reason as one word, such as ``full``, which the spawner checks."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -87,14 +87,14 @@ class ConnectedHost:
         return bool(place == self.settings.name) or self.may_hold(name, is_found=True)
 
     def note_start(self, name: Name) -> timedelta | None:
-        """Note that a request to start this worker is being sent to the host. Returns, for ``note_not_started``, until when an
-        earlier start without an answer may still take effect; None if there was none."""
+        """Note that a request to start this worker is being sent to the host. Returns the note of an earlier start (until when
+        it may still take effect), which ``note_not_started`` needs; None if there was none."""
         earlier = self._sent.get(name)
         self._sent[name] = self._clock.elapsed() + self._common.settle
         return earlier
 
     def note_not_started(self, name: Name, earlier: timedelta | None) -> None:
-        """Note that the request to start this worker was not sent, or was refused. An ``earlier`` start is still noted."""
+        """Undo ``note_start``, because the request was not sent, or was refused. The note of the ``earlier`` start is kept."""
         if earlier is None:
             self._sent.pop(name, None)
         else:

@@ -39,8 +39,9 @@ class SshSpawner:
 
     Spawners with the same ``scope`` and hosts see the same workers. A worker is started on one host only: before a start, all
     hosts are asked whether it runs there. If a host does not answer, ``list`` raises only if workers of the pool might be on
-    it: the host has never answered this spawner, or had some at its last answer. ``spawn`` raises only if this worker might be
-    on it; a worker that was never started before cannot be. An exit code of -n means that signal n ended the worker.
+    this host: it has never answered this spawner, or its last answer listed such workers, or it was asked to start one.
+    ``spawn`` raises only if the worker itself might be on this host, which is impossible if it was never started before. An
+    exit code of -n means that signal n ended the worker.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class SshSpawner:
         clock: Clock | None = None,
         name: str = "ssh",
     ) -> None:
-        """``environment`` is added to that of the hosts' logins; ``scope`` identifies the store; ``name`` names the engine."""
+        """``environment`` is added to the logins' environment; ``scope`` identifies the store; ``name`` names the engine."""
         self._name = name
         self._settings = settings
         self._environment = dict(environment)
@@ -149,7 +150,7 @@ class SshSpawner:
     # Starting
 
     async def _place(self, order: Order, name: Name, views: HostViews) -> Instance:
-        """Start a worker that runs on no host that answered. Raises SpawnFailed, SpawnAmbiguous."""
+        """Start a worker, after all hosts that answered said that they do not run it. Raises SpawnFailed, SpawnAmbiguous."""
         if hidden := [error for host, error in views.unanswered if host.may_hold(name, is_first=order.is_first)]:
             raise SpawnAmbiguous(f"worker {name[1]} of {name[0]} might run on a host that does not answer: {_together(hidden)}")
         went_down: list[Unanswered] = []
@@ -230,7 +231,8 @@ class SshSpawner:
     async def _tell(self, name: Name, verb: str) -> None:
         """Send the request ``verb`` for a worker to all hosts. Raises Unanswered if a host that might have it does not answer.
 
-        If a host that answers has the worker, a silent host might have it only if it listed it before or was asked to start it.
+        If one host answers that it has the worker, a silent host might have it too only if that host's last answer listed the
+        worker, or if it was asked to start the worker.
         """
         self._check_open()
         request = {"do": verb, "key": self._key(name)}
@@ -279,7 +281,7 @@ class SshSpawner:
 
 
 def _once(instances: Sequence[Instance]) -> Sequence[Instance]:
-    """Sort the instances by pool and worker. Of a worker with several, return the live ones, or else the newest."""
+    """Sort the instances by pool and worker. If a worker has several, return only its live ones; if none, only its newest."""
     ordered = sorted(instances, key=_name_of)
     return [one for _, group in groupby(ordered, key=_name_of) for one in _latest([*group])]
 

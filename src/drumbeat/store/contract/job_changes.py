@@ -1,4 +1,4 @@
-"""Contract of a store: changes of jobs that are pending."""
+"""Tests of changing pending jobs: their priority and their earliest start."""
 
 from drumbeat.core.job import JobId
 from drumbeat.core.pool import PoolRow

@@ -12,7 +12,7 @@ from drumbeat.store.interface import Store
 
 
 class LinkedPoolsContract(Given):
-    """A pool is kept while an unfinished job of another pool has a parent in it."""
+    """Tests that a pool cannot be deleted while an unfinished job of another pool has a parent in this pool."""
 
     @pytest.mark.parametrize("parent_ends", ["not", "done", "poisoned", "cancelled"])
     async def test_a_pool_is_kept_while_a_job_of_another_pool_needs_one_of_its_jobs(

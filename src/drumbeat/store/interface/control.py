@@ -31,14 +31,14 @@ class PoolChange:
     )  #: values that the policy must still have; None: it has no such key
 
     def policy_of(self, pool_id: PoolId, policy: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the policy of a pool with this change applied. Raises StaleWrite if it is not as expected."""
+        """Return a pool's policy with this change applied. Raises StaleWrite if the policy differs from ``expected``."""
         for name, value in self.expected.items():
             if policy.get(name) != value:
                 raise StaleWrite(f"the setting {name!r} of pool {pool_id!r} was changed meanwhile; read the pool again")
         return {**{name: value for name, value in policy.items() if name not in self.dropped}, **self.policy}
 
     def of(self, pool: PoolRow) -> PoolRow:
-        """Return the pool with this change applied. Raises StaleWrite if its policy is not as expected."""
+        """Return the pool with this change applied. Raises StaleWrite if its policy differs from ``expected``."""
         return replace(
             pool,
             policy=self.policy_of(pool.pool_id, pool.policy),
@@ -65,8 +65,8 @@ class Pools(Protocol):
         ...
 
     async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
-        """Change only these fields of a pool, so that concurrent changes of other fields are kept. Raises NotFound; StaleWrite
-        if the policy is not as the change expects, and then changes nothing."""
+        """Change only the fields in ``change``, so that concurrent changes of other fields are kept. Raises NotFound. Raises
+        StaleWrite, and changes nothing, if the policy is not as ``change.expected`` requires."""
         ...
 
     async def delete(self, pool_id: PoolId, *, unfinished: bool = True) -> None:
@@ -102,7 +102,7 @@ class Workers(Protocol):
 
     async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
         """Return a pool's workers, sorted by slot, then age; with ``live`` only live workers. ``gone_since`` leaves out workers
-        with an instance that was confirmed gone before that time, since a long-lived pool has many such workers."""
+        with an instance that was confirmed gone before that time: a long-lived pool has many of them."""
         ...
 
     async def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
@@ -223,7 +223,7 @@ class HeartbeatReply:
 
 
 class Membership(Protocol):
-    """The worker registry as workers use it. Only the process that joined as a worker may write that live worker's row."""
+    """The worker registry as workers use it. Until a worker ends, only the process that joined as it may write its row."""
 
     async def join(self, joining: JoinRequest) -> Worker:
         """Take the row that a controller added for this worker, or create a row. The same process can safely join again.
@@ -265,7 +265,7 @@ class Leases(Protocol):
     """Leases by name: only the owner may act. They expire by the store's clock; epochs rise and are never used twice."""
 
     async def acquire(self, name: str, owner: str, ttl: timedelta) -> Lease | None:
-        """Acquire a free or expired lease, with a new epoch. Returns None while an owner, even the same one, holds it."""
+        """Acquire a free or expired lease, with a new epoch. Returns None while it is held, even by ``owner`` itself."""
         ...
 
     async def renew(self, lease: Lease, ttl: timedelta) -> Lease:

@@ -12,9 +12,9 @@ class JobSteps(Protocol):
     """Records the steps of jobs, and keeps the events that are sent to jobs. Steps are deleted with their job."""
 
     async def record(self, holder: Holder, steps: Sequence[NewStep]) -> Sequence[Token]:
-        """Record steps of claimed jobs, of many jobs at once, and set ``has_steps`` of these jobs. Returns the tokens of jobs
-        that ``holder`` no longer holds by that claim; of these, nothing is recorded. A step at a position that is recorded
-        already is replaced, so this is harmless to repeat."""
+        """Record steps of claimed jobs, of many jobs at once, and set ``has_steps`` of these jobs. Records nothing for a job
+        that ``holder`` no longer holds by the claim in its token; returns the tokens of such jobs. Replaces a step that is
+        recorded already at the same position, so this is harmless to repeat."""
         ...
 
     async def list(self, job_id: JobId) -> Sequence[JobStep]:
@@ -26,7 +26,7 @@ class JobSteps(Protocol):
         Returns False, and changes nothing, if an event of this name was sent to the job before. Raises NotFound; Refused if the
         job has ended.
 
-        The event and the end of an attempt that waits for it are ordered by the lock of the job's row: see ``seen_events`` of
-        ``JobOutcome``. So no event is missed.
+        No event is missed: if it is sent while an attempt ends in order to wait for it, the job becomes claimable at once (see
+        ``seen_events`` of ``JobOutcome``).
         """
         ...

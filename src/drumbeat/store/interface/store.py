@@ -39,8 +39,8 @@ class Upkeep(Protocol):
     async def migrate(self) -> Sequence[int]:
         """Apply missing migrations and return their numbers. Safe from several processes at once.
 
-        A SQL store also recounts its ended jobs, and updates jobs that wait for jobs that have ended, since processes of an
-        older Drumbeat that still run do neither.
+        A SQL store also recounts its ended jobs, and updates jobs that still wait for a job that has ended: processes of an
+        older Drumbeat, which may still run, end jobs without counting them and without updating the jobs that wait for them.
         """
         ...
 

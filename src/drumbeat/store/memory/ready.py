@@ -63,7 +63,7 @@ class JobRows:
         self.leases.pop(job_id, None)
 
     def unlist(self, job_ids: Collection[JobId]) -> None:
-        """Remove pending jobs from the ready and the delayed jobs; ``keep`` adds them again at their new place."""
+        """Remove pending jobs from the ready and the delayed jobs. Call ``keep`` to add them again at their new position."""
         self._ready = [each for each in self._ready if each[2] not in job_ids]
         self._delayed = [each for each in self._delayed if each[2] not in job_ids]
         heapify(self._ready)

@@ -114,7 +114,7 @@ _read_tries = msgspec.json.Decoder(list[_Try]).decode
 
 
 def as_json(value: Any, what: str) -> str:
-    """Encode a value as JSON text (not bytes: MessagePack in Redis does not support them). Raises InvalidInput."""
+    """Encode a value as JSON. Returns str, since Redis' MessagePack does not support bytes. Raises InvalidInput."""
     return _encoded(value, what).decode()
 
 

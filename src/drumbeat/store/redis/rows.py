@@ -71,8 +71,9 @@ def _limits(thresholds: Thresholds) -> bytes:
 
 
 def change_words(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, ...]:
-    """Return the script's arguments for a change of a pool: thresholds, pause and policy; None for what does not change.
-    Raises StaleWrite if the policy is not as the change expects; if that is true only later, the script changes nothing."""
+    """Return the script's arguments for a change of a pool: thresholds, pause and policy; None for a field to leave as it is.
+    Raises StaleWrite if the policy is not as ``change.expected`` requires. If the policy changes after this check, the
+    script changes nothing."""
     row = fields(flat)
     new = dump(change.policy_of(PoolId(row["pool_id"]), load(row["policy"])))
     policies = (row["policy"], new) if change.policy or change.dropped or change.expected else (None, None)

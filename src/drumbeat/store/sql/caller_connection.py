@@ -107,7 +107,7 @@ async def awaited_driver(connection: Any) -> AwaitedDriver:
 
 
 def _class_of(connection: object) -> tuple[str, str]:
-    """Return the package and the name of the first known class of a connection. Raises InvalidInput if there is none."""
+    """Return the package and name of a connection's class, or of a known base class. Raises InvalidInput if none is known."""
     for kind in type(connection).__mro__:
         package = kind.__module__.partition(".")[0]
         if kind.__name__ in _DRIVERS.get(package, ()):

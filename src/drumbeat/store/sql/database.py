@@ -41,7 +41,7 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MayConflict:
-    """Values for a query that might violate a unique index; it then changes nothing and returns no row."""
+    """Values for a query that might violate a unique index; if so, the query changes nothing and returns no row."""
 
     values: Values
 
@@ -63,7 +63,7 @@ class NotifyingQueue(Queue, Protocol):
         ...
 
     async def numbers(self, tokens: Iterable[Token]) -> Mapping[JobId, int]:
-        """Return the row number of the job of each token; jobs that no longer exist are left out."""
+        """Return the row number of each token's job: part of the job's id, or looked up. Leaves out jobs that are not found."""
         ...
 
 
@@ -159,8 +159,8 @@ async def write_again(database: Database, query: str, values: Values) -> Rows:
 
 
 async def _again(work: Callable[[], Awaitable[T]]) -> T:
-    """Try again after each deadlock. A random pause comes first, or else the new transaction could lock the same rows before
-    the other one gets them."""
+    """Do the work; try again after a deadlock, a few times. A random pause before each new try lets the other transaction of
+    the deadlock lock the rows first."""
     for pause in _PAUSES:
         try:
             return await work()

@@ -1,7 +1,7 @@
 """Scripts of named queries for jobs that wait for other jobs: linking new jobs, and passing on the end of a job.
 
-A job is linked to its parents while their rows are locked, and a job that ends is locked before its links are read. So a link
-is seen either by the push (the parent has ended) or by the end of the parent (it finds the child).
+A job is linked to its parents while their rows are locked, and a job that ends is locked before its links are read. So if a
+parent ends while a child is pushed, either the push sees that the parent has ended, or the end of the parent sees the child.
 """
 
 from collections import Counter, defaultdict
@@ -36,8 +36,8 @@ _Parents = Mapping[int, Sequence[tuple[JobId, JobStatus]]]  #: by the number of 
 def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new: Mapping[int, int]) -> Script[None]:
     """Link jobs that were just inserted as waiting to their parents, and set the state that follows from the parents' states.
 
-    ``ids`` are the ids of ``jobs``. ``new``: by the position of each job that did not exist before, the number of its row, each
-    after its parents; these rows count the links of ``links_within``. Raises NotFound if a parent does not exist.
+    ``ids`` are the ids of ``jobs``. ``new``: the row number of each inserted job by its position in ``jobs``, parents before
+    children. The link counts in these rows already include ``links_within``. Raises NotFound if a parent does not exist.
     """
     if not has_links(jobs):
         return
@@ -97,7 +97,7 @@ def push_in_turn(jobs: Sequence[NewJob], push: Callable[[Sequence[NewJob]], Scri
 
 
 def _count_links(more: Mapping[int, int]) -> Script[None]:
-    """Add to the number of links of each parent, by the number of its row."""
+    """Add to the stored link counts of parents. ``more``: how many links to add, by the parent's row number."""
     parents: defaultdict[int, list[int]] = defaultdict(list)
     for number, links in sorted(more.items()):
         parents[links].append(number)
@@ -145,8 +145,11 @@ def pass_on_ends(ends: Mapping[int, JobStatus]) -> Script[set[PoolId]]:
 
 def state_of_requeued(row: Row) -> Script[FlowState]:
     """Return the state in which a job is requeued: see ``state_when_requeued``. Locks the parents' rows, so that none of them
-    can end before the job waits again. Counts a link more for each unfinished parent: a statement of PostgreSQL that ends it,
-    and that cannot see that the job waits again, then leaves it to ``settle_locked``."""
+    can end before the job waits again.
+
+    Adds 1 to the link count of each unfinished parent. PostgreSQL's query ``settle_and_claim`` might have begun before the
+    requeue, and would not see that the job waits again. It does not end a parent that has fewer links than this count, and
+    leaves it to ``settle_locked``."""
     if row["if_failed"] is None:
         return READY
     linked = yield "list_parent_numbers", {"numbers": dump([row["seq"]])}
@@ -157,7 +160,7 @@ def state_of_requeued(row: Row) -> Script[FlowState]:
 
 
 def wait_again(number: int, state: FlowState, *, has_children: bool) -> Script[None]:
-    """After a job was requeued: set its state, and let jobs for which it had counted as done wait for it again."""
+    """Set the state of a requeued job. If its failure had counted as done for jobs that still wait, they wait for it again."""
     if state is not READY:
         yield "wait_again", {"numbers": dump([number]), "waits_for": state.waits_for}
     if has_children:
@@ -165,8 +168,9 @@ def wait_again(number: int, state: FlowState, *, has_children: bool) -> Script[N
 
 
 def pass_on_missed_ends(children: Sequence[int]) -> Script[None]:
-    """Set the state of waiting jobs from the states of all their parents, since a process of an older Drumbeat, which knows no
-    links, may have ended some of these. A job that was tried or skipped before was requeued: see ``state_when_requeued``."""
+    """Set the state of waiting jobs from the states of all their parents: a process of an older Drumbeat, which knows no links,
+    may have ended a parent without updating them. A waiting job that was tried or skipped before has been requeued, so its
+    state is that of ``state_when_requeued``."""
     linked = yield "list_parent_numbers", {"numbers": dump([*children])}
     yield "lock_parents", {"numbers": dump(sorted({row["parent_seq"] for row in linked}))}
     rows = yield "lock_waiting", {"numbers": dump(sorted(children))}
@@ -184,7 +188,7 @@ def pass_on_missed_ends(children: Sequence[int]) -> Script[None]:
 
 
 def ended_parents(jobs: Iterable[tuple[int, JobStatus, bool]]) -> dict[int, JobStatus]:
-    """Return the states, by number, of those jobs that have ended and have children; each is number, status, has_children."""
+    """Return, by number, the states of the jobs that have ended and have children. ``jobs``: number, status, has_children."""
     return {number: status for number, status, has_children in jobs if has_children and status in ENDED}
 
 
@@ -240,7 +244,7 @@ def _reason(parents: Iterable[tuple[JobId, JobStatus]]) -> str:
 
 
 def _numbers(names: Iterable[JobId]) -> Script[dict[JobId, int]]:
-    """Return the row number of each job id; an id that a caller chose and no job has is left out."""
+    """Return the row number of each job id. Leaves out an id that a caller chose if no job has it."""
     numbers = {name: number_of(name) for name in names}
     chosen = [name for name, number in numbers.items() if number is None]
     rows = (yield "find_numbers", {"names": dump(chosen)}) if chosen else ()

@@ -134,7 +134,7 @@ def are_plain(jobs: Sequence[NewJob]) -> bool:
 
 
 def new_job_values(job: NewJob, children: int = 0) -> dict[str, Any]:
-    """Return the query values that insert a new job with all its options; ``children``: how many jobs of the push follow it."""
+    """Return the query values that insert a job with all its options. ``children``: how many jobs of the push wait for it."""
     rate = job.group_rate
     return {
         "given_id": job.job_id,

@@ -55,8 +55,8 @@ def existing_job(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None
 
 
 def refuse_missing_parents(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[None]:
-    """Raise NotFound if a parent of a new job does not exist. In a transaction of the caller this runs before the push: the
-    caller may ignore the error and commit, and then no job may be left that waits for ever."""
+    """Raise NotFound if a parent of a new job does not exist. In a transaction of the caller this check runs before the push:
+    otherwise a caller that ignores the error and commits would leave a job that waits for ever."""
     missing = yield from lock_known_parents(jobs)
     for job in jobs if missing else ():
         gone = next((parent for parent in job.after if parent in missing), None)
@@ -162,8 +162,8 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[tuple[list[Job],
 
 
 def _count_begun(holder: Holder) -> Script[int]:
-    """Return how many jobs a lost worker had begun. Stores the number with each of these jobs, so that it stays the same
-    when only some of them are taken back now."""
+    """Return how many jobs a lost worker had begun. Stores the number with each of these jobs: if only some of them are
+    taken back now, the same number is used when the others are taken back later."""
     [found] = yield "count_begun", holder_values(holder)
     if found["jobs"] > 1:
         yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}

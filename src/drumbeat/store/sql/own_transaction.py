@@ -1,4 +1,4 @@
-"""Pushes and completes jobs inside a transaction of the caller, so that its own writes and the job are committed together."""
+"""Pushes and completes jobs in a transaction of the caller, so that the caller's writes and the jobs are committed together."""
 
 import asyncio
 import os
@@ -227,7 +227,7 @@ class SqliteTransactions(OwnTransactions):
 
 
 def _numbers(token: Token) -> Script[dict[JobId, int]]:
-    """Return the row number of a token's job, by its id; empty if the job no longer exists."""
+    """Return the row number of a token's job, by the job's id; empty if a caller chose the id and no job has it."""
     number = number_of(token.job_id)
     if number is None:
         rows = yield "find_job_by_id", {"job_id": token.job_id}

@@ -70,8 +70,8 @@ class PostgresNotify:
         return None
 
     def notify_later(self, channel: str | None) -> None:
-        """Notify the channel in QUIET seconds, after the push that should have notified it has failed. Earlier pushes may need
-        this notification, since ``channel_to_notify`` cancelled theirs."""
+        """Notify the channel in QUIET seconds, because the push that was to notify it has failed. Earlier pushes may still
+        need a notification: ``channel_to_notify`` has cancelled the one that was planned for them."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 

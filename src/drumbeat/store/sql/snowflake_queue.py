@@ -1,4 +1,4 @@
-"""The job queue in Snowflake: the scripts of SQLite's queue, since here too there is one writer at a time."""
+"""The job queue in Snowflake. It runs the scripts of SQLite's queue, because here too only one transaction writes at a time."""
 
 import asyncio
 from collections import defaultdict
@@ -12,13 +12,13 @@ from drumbeat.store.sql.sqlite_queue import SqliteQueue
 
 
 class SnowflakeQueue(SqliteQueue):
-    """The job queue in Snowflake. A waiting worker finds the jobs that other processes push only when it polls."""
+    """The job queue in Snowflake. A waiting worker sees a job from another process only at its next poll."""
 
     poll_interval = timedelta(seconds=5)
 
 
 class ProcessNotify:
-    """Wakes the callers in this process that wait for jobs. Other processes poll, since Snowflake has no notifications."""
+    """Wakes the callers in this process that wait for jobs. Other processes poll, because Snowflake has no notifications."""
 
     def __init__(self) -> None:
         self._waiters: defaultdict[PoolId, set[asyncio.Event]] = defaultdict(set)

@@ -22,7 +22,7 @@ _MOST_BYTES = 4_000_000  #: a statement gets no more rows once their JSON text h
 class _Statement:
     """One statement of a query, and the condition under which it runs."""
 
-    #: ``any``: the query ends here unless the statement before found or changed a row; ``none``: runs only if it did not;
+    #: ``any``: the query ends here if the statement before found or changed no row; ``none``: runs only in that case;
     #: ``:name``: runs only if this value is not None; empty: always runs
     condition: str
     text: str
@@ -52,8 +52,8 @@ _CHANGED = ResultRow({}, ())  #: stands for one changed row, of which nothing wa
 
 
 def run_query(cursor: Any, query: Query, values: Values | Bulk | MayConflict) -> Rows:
-    """Run the statements of a query in order. Returns the rows of the last SELECT that ran; if none ran, an empty row for each
-    row that the last statement changed."""
+    """Run the statements of a query in order. Returns the rows of the last SELECT that ran. If no SELECT ran, returns an empty
+    row for each row that the last statement changed, so that the caller can count the changed rows."""
     if isinstance(values, Bulk):
         return [{"new": sum(_run_bulk(cursor, query, values))}]
     known = dict(values.values if isinstance(values, MayConflict) else values)

@@ -4,9 +4,9 @@ A process that is killed leaves its transaction open, and the transaction keeps 
 transaction only after it has blocked others for 5 minutes. So all transactions of a store have the same name, and a session
 that has waited too long for a lock aborts the transactions with this name that are older than ``ABANDONED``.
 
-If the process was only slow or paused, it must not commit the rest of its work after that. So its sessions do not commit
-automatically: the statements it sends after the abort form a new transaction. A transaction that took longer than ``GIVE_UP``
-is not committed. If the reply to a COMMIT came late, the session asks Snowflake whether the transaction was committed.
+A process that was only slow or paused must not commit the rest of an aborted transaction. So sessions do not commit after each
+statement: the statements that follow an abort form a new transaction, and a transaction that took longer than ``GIVE_UP`` is
+never committed. If the reply to a COMMIT came late, the session asks Snowflake whether the transaction was committed.
 """
 
 import hashlib

@@ -83,7 +83,7 @@ class SqlUpkeep:
         )
 
     async def _pass_on_missed_ends(self) -> None:
-        """Update the jobs that wait for jobs that a process of an older Drumbeat has ended, since it knows no links."""
+        """Update jobs whose parents an older Drumbeat has ended: it does not know that jobs can wait for other jobs."""
         for pool in await self._database.read("list_pools", {"kind": None}):
             after = 0
             while True:
@@ -115,7 +115,7 @@ class SqlUpkeep:
 
 
 def _migrate_and_recount() -> Script[list[int]]:
-    """Migrate the tables and recount ended jobs, since processes of an older Drumbeat that ran meanwhile did not count them."""
+    """Migrate the tables and recount ended jobs: processes of an older Drumbeat may have ended jobs without counting them."""
     applied = yield from migrate()
     yield "lock_counts", {}
     yield "recount_ended", {}

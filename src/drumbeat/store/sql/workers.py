@@ -107,7 +107,7 @@ def _add_worker(worker: Worker) -> Script[None]:
 
 
 def note_numbers(pool_id: PoolId, names: Sequence[WorkerId]) -> Script[None]:
-    """Record in the pool's row the highest N of its worker ids ``…worker-N``, so that no id of a deleted worker is reused."""
+    """Record in the pool's row the highest N of these worker ids (``…worker-N``), so that no deleted worker's id is reused."""
     numbers = [number for name in names if (number := worker_number(name)) is not None]
     if numbers:
         yield "note_worker_number", {"pool_id": pool_id, "number": max(numbers)}

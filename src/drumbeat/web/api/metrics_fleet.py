@@ -33,7 +33,7 @@ async def fleet_lines(plane: ControlPlane, pool: PoolRow, now: datetime) -> list
 
 
 def _decided(name: str, last: Beat, now: datetime) -> list[Line]:
-    """Return the number of wanted workers, and what kept the fleet from starting them: breaker, backoff, failures."""
+    """Return metrics of an autoscaler's last decision: wanted workers, breaker, backoff, failed starts and alarms."""
     summary, state = last.summary, last.summary.get("state") or {}
     breaker, backoff = state.get("breaker") or {}, state.get("backoff") or {}
     failed = summary.get("spawns_failed", 0)

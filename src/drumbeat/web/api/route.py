@@ -24,7 +24,7 @@ class CheckedRequest(Request):
         return self._json
 
     async def check_body(self) -> None:
-        """Raise HTTPException 415 for a content type, or 400 for a body, that is not JSON; InvalidInput for invalid text."""
+        """Raise HTTPException 415 if the content type is not JSON, 400 if the body is not; InvalidInput for invalid text."""
         if not await self.body():
             return
         if not _is_json(self.headers.get("content-type")):
@@ -58,7 +58,7 @@ class Route(APIRoute):
 
 
 def _has_key(request: Request) -> bool:
-    """Whether a request has an idempotency key to apply: only POST requests to the API do, not webhooks."""
+    """Whether to apply an idempotency key: the request has one and is a POST request to the API, not a webhook."""
     return request.method == "POST" and KEY in request.headers and request.url.path.startswith(PREFIX)
 
 

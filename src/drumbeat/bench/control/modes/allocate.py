@@ -12,7 +12,7 @@ def ceiling(scaling: Scaling) -> int:
 
 
 def fewest_held(scaling: Scaling) -> int:
-    """Return the minimum number of connections of one worker. (A worker can also get none at all.)"""
+    """Return the configured minimum of connections for a worker that gets any, but at most its maximum."""
     return min(scaling.min_connections, ceiling(scaling))
 
 
@@ -41,7 +41,7 @@ def _cap(slot: int, scaling: Scaling, ceilings: Mapping[int, int]) -> int:
 
 
 def _how_many(total: int, slots: int, least: int) -> int:
-    """Return how many workers can share ``total`` connections so that each gets ``least`` or more; at least one worker."""
+    """Return how many workers can share ``total`` connections with ``least`` or more each, at least 1; 0 if ``total`` is 0."""
     if total <= 0:
         return 0
     return min(slots, max(1, total // max(1, least)))

@@ -126,7 +126,7 @@ def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether a wrong verdict "stable" would go unnoticed, because no regular step with more connections follows."""
+    """Whether "stable" must be certain: no regular step with more connections follows that would reveal a wrong verdict."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 

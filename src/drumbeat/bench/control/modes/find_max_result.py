@@ -109,8 +109,8 @@ def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
 
 
 def _saturation(history: tuple[StepFigures, ...]) -> float | None:
-    """Return how many connections would reach the highest measured throughput if each had as much throughput as a connection of
-    the first step; None if the first step has no throughput."""
+    """Return how many connections would have been enough for the highest measured throughput if throughput had grown in
+    proportion to the connections, starting from the first step; None if the first step has no throughput."""
     highest = max((sample.qps for sample in history), default=0.0)
     first = history[0] if history else None
     return highest * first.connections / first.qps if first and first.qps > 0 else None

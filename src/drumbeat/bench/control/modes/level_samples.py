@@ -82,8 +82,8 @@ def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
 
 
 def _deviations(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> Iterable[float]:
-    """Yield estimates of the variance of one measurement, one for each three evenly spaced numbers of connections that follow
-    each other in ``regular``: without noise, the mean at the middle number would lie on the line through the outer two."""
+    """Yield an estimate of the variance of one measurement from every three neighbours in ``regular`` that are evenly spaced:
+    without noise, the mean at the middle number of connections would lie on the line through the means at the outer two."""
     for high, middle, low in zip(regular, regular[1:], regular[2:], strict=False):
         if high - middle == middle - low and all(level in levels for level in (high, middle, low)):
             bend = fmean(levels[high]) - 2 * fmean(levels[middle]) + fmean(levels[low])

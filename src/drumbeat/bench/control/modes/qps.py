@@ -5,8 +5,9 @@ an operation takes, and above it only while workers catch up on overdue operatio
 throughput × time per operation. Once per ``interval`` a check compares throughput with the target ± tolerance (the deadband):
 
 - *Below the deadband*, or with nearly all connections busy: a quarter more connections than the law says. The first two checks
-  can add any number; later ones at most triple the connections. Simulations in which latency tripled needed more than eight
-  intervals to settle in 24 of 100 runs if a check could add only a tenth or a quarter, and in one run if it could only double.
+  can add any number; later ones at most triple the connections (or add ``max_increase``). In simulations of tripled latency,
+  24 of 100 runs needed more than eight intervals to settle if a check could add at most a tenth or a quarter of the
+  connections, and one of 100 if it could at most double them.
 - *Inside the deadband*, if less than half of the connections were busy in three intervals in a row: fewer connections, but a
   quarter more than the law says for the slowest of these intervals, so that connections just added are not removed again.
 - *Above the deadband*: no change, the workers catch up.
@@ -242,8 +243,8 @@ def _on_target(view: ModeView, state: QpsState, figures: Figures) -> LoadDecisio
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """Return the lowest number of connections that a check can set: the highest of half the current number, the number by
-    Little's law, and the configured minimum."""
+    """Return the lowest number of connections that a check can set: half the current number, the number ``needed`` by Little's
+    law, or the configured minimum, whichever is highest."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
 
@@ -316,7 +317,7 @@ def _window(view: ModeView) -> Window:
 
 
 def _next(view: ModeView, last: Window) -> Window:
-    """Return the time window that follows ``last`` without a gap, even if this function is called late."""
+    """Return the time window that follows ``last`` without a gap; if that window is over already, one that begins now."""
     until = last.until + view.plan.qps.interval
     if until + SAMPLES_ARRIVE_WITHIN <= view.now:
         return _window(view)
@@ -324,7 +325,7 @@ def _next(view: ModeView, last: Window) -> Window:
 
 
 def _since_change(view: ModeView, planned: Window | None) -> Window:
-    """Return a time window that begins now, when connections change, as earlier figures say nothing about the new number."""
+    """Return a time window that begins now: connections change now, and earlier figures say nothing about the new number."""
     until = planned.until if planned else view.now
     return Window(since=view.now, until=max(until, view.now + LEAST_WINDOW))
 

@@ -264,8 +264,8 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison
 
 
 def throughput_gain(state: FindMaxState) -> LevelComparison | None:
-    """Compare the throughput gained since the last stable number of connections with the least gain that counts as growth; None
-    if there is no lower stable number, or no throughput to compare."""
+    """Compare the gain of throughput over that at the last stable number of connections with the smallest gain that counts as
+    growth; None if there is no lower stable number, or no throughput to compare."""
     prior = last_stable(state)
     if prior is None:
         return None
@@ -307,8 +307,8 @@ def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComp
 
 
 def max_standard_error(plan: FindMaxPlan, state: FindMaxState) -> float:
-    """Return the largest standard error with which a figure is precise enough for a verdict. Infinite (any error will do) once
-    bisection has narrowed the maximum number of connections down to 5 %, as a wrong verdict then changes it little."""
+    """Return the largest standard error with which a figure is precise enough for a verdict. It is infinite once bisection has
+    narrowed the maximum number of connections down to 5 %, because a wrong verdict can then change the result only little."""
     if state.status is FindMaxStatus.BISECTING and state.best and state.failed:
         gap = state.failed.connections - state.best.connections
         return inf if gap <= max(1, PROMISED * state.best.connections) else PRECISE

@@ -101,7 +101,7 @@ def _terms(connections: float) -> tuple[float, float, float]:
 
 
 def _solve(levels: Sequence[Point], terms: Sequence[int]) -> tuple[list[float], Matrix] | None:
-    """Fit these ``terms`` by least squares: return coefficients and covariance; None if the points do not determine them."""
+    """Fit only these ``terms`` of the law, by least squares. Returns coefficients and covariance; None if undetermined."""
     rows = [([_terms(n)[term] * x / n for term in terms], 1.0) for n, x in levels]
     inverse = _inverse([[sum(row[i] * row[j] for row, _ in rows) for j in range(len(terms))] for i in range(len(terms))])
     if inverse is None:

@@ -19,7 +19,7 @@ class Candidate:
     """An earlier run that could be the baseline of a comparison."""
 
     run: Run
-    passed: bool  #: whether the run completed and met its objectives
+    passed: bool  #: whether the run completed and missed no objective
 
 
 def last_good(candidates: Iterable[Candidate], run: Run) -> Run | None:

@@ -17,7 +17,7 @@ _Rule = Callable[[RunRecord, RunLimit], str | None]
 
 
 def advice(record: RunRecord, limits: Sequence[RunLimit]) -> Iterator[str]:
-    """Yield what to try next: for the first limit that has a rule, else what the run's verdict and length suggest."""
+    """Yield what to try next: by the first limit that has a rule, else by the verdict; then whether to measure for longer."""
     if record.run.status is RunStatus.CANCELLED:
         return
     first = next((text for limit in limits if (text := _by_limit(record, limit)) is not None), None)

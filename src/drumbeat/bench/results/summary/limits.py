@@ -24,7 +24,7 @@ _SEARCH_ENDS = {
 
 
 class LimitKind(StrEnum):
-    """What limited a run, or the figures measured by it."""
+    """What limited a run's load or throughput, or kept it from meeting an objective."""
 
     NOT_STARTED = "NOT_STARTED"  #: its workers were not ready in time
     GUARDRAIL = "GUARDRAIL"  #: it was ended by the CPU or memory of the workers' hosts
@@ -57,7 +57,7 @@ class RunLimit:
 
 
 def limits_of(record: RunRecord) -> tuple[RunLimit, ...]:
-    """Return what limited an ended run, the most important first. It needs the run's row, results and steps only."""
+    """Return what limited an ended run, the most important first. Only the run's row, results and steps are used."""
     checks = (_not_started, _guardrails, _lost, _client, _outage, _server_queue, _errors, _qps, _search, _objectives)
     found = tuple(limit for check in checks for limit in check(record))
     return found or tuple(_connections(record))

@@ -1,5 +1,5 @@
-"""TPC-C's statements in portable SQL. A new order first counts up the order number in its district's row. This locks the row,
-so that no two orders get the same number."""
+"""TPC-C's statements in portable SQL. A new order first increments the next order number in its district's row. This locks
+the row, so that no two orders get the same number."""
 
 ORDER = (
     "SELECT c_discount, c_last, c_credit, w_tax FROM tpcc_warehouse, tpcc_customer"

@@ -1,4 +1,5 @@
-"""TPC-C's tables. Stock is filled last and no operation changes its row count, so the count shows if all tables are filled."""
+"""TPC-C's tables. The stock table is filled last, and no operation adds or deletes its rows: once it is full, all tables have
+been filled."""
 
 from collections.abc import Mapping
 
