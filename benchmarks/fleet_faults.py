@@ -73,6 +73,7 @@ class Totals:
 
 def run_all(first: int, count: int) -> Totals:
     totals = Totals()
+    judged(first)  # loads all code that a run needs: the report names it, and the forked processes share it
     with ProcessPoolExecutor(PROCESSES, initializer=gc.set_threshold, initargs=(100_000,)) as processes:
         for verdict in processes.map(judged, range(first, first + count), chunksize=_CHUNK):
             totals.add(verdict)

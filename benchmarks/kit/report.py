@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kit.fingerprint import fingerprint, loaded_files
+
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The options of every benchmark."""
@@ -40,7 +42,7 @@ class Report:
     def print(self) -> None:
         """Print the last line of the benchmark."""
         rounded = _rounded({"benchmark": self.benchmark, "ratios": self.ratios, "figures": self.figures})
-        print(json.dumps({**rounded, "versions": self.versions}))
+        print(json.dumps({**rounded, "versions": {**self.versions, "code": fingerprint(loaded_files())}}))
 
 
 def _rounded(value: Any) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from drumbeat.core.engine import check_engine_name
 from drumbeat.core.errors import InvalidSettings
@@ -25,6 +25,10 @@ _ENGINES = "engines"  #: the table of engines in a settings file
 _POOL = "pool"  #: the table of settings of pools of jobs
 _LANGUAGE_MODEL = "language_model"  #: the table of the language model that explains runs
 LANGUAGE_MODEL_VARIABLES = {"url": "DRUMBEAT_LANGUAGE_MODEL_URL", "model": "DRUMBEAT_LANGUAGE_MODEL"}
+
+_SAME_SCHEME = {"postgres": "postgresql"}
+_DEFAULT_PORTS = {"postgresql": 5432, "redis": 6379, "rediss": 6379}
+_PLACE_OPTIONS = frozenset({"host", "port", "dbname", "prefix", "schema"})  #: options of a store's URL that say where it is
 
 _VARIABLES: Mapping[str, str] = {
     "store": STORE_VARIABLE,
@@ -60,7 +64,7 @@ class Settings:
         return {STORE_VARIABLE: self.store, **password, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
-        """Return the variables for child processes that contain no secret: of the retention and of pools, if they are set."""
+        """Return the environment variables for child processes that are no secrets: retention and pool settings, if set."""
         retention = {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
         return {**retention, **self.pool.variables()}
 
@@ -96,12 +100,21 @@ def absolute(store: str) -> str:
 
 
 def store_name(store: str) -> str:
-    """Return a name for a store that is the same for all spellings of its URL: without user, password and most options."""
+    """Return a name for a store: its URL without user, password and most options, so that its URLs all give the same name."""
     if store.startswith("sqlite:///"):
         return absolute(store).partition("?")[0]
     parts = urlsplit(store)
-    options = [each for each in parts.query.split("&") if each.startswith(("prefix=", "schema="))]
-    return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or ''}{parts.path}?{'&'.join(sorted(options))}"
+    scheme = _SAME_SCHEME.get(parts.scheme, parts.scheme)
+    port = "" if parts.port in (None, _DEFAULT_PORTS.get(scheme)) else parts.port
+    options = [each for each in parts.query.split("&") if each.partition("=")[0] in _PLACE_OPTIONS]
+    return f"{scheme}://{parts.hostname or ''}:{port}{_database(scheme, parts)}?{'&'.join(sorted(options))}"
+
+
+def _database(scheme: str, parts: SplitResult) -> str:
+    """Return the path of a store's URL; if it is empty, the path of the database that is then used."""
+    if parts.path.strip("/") or "dbname=" in parts.query:
+        return parts.path
+    return {"redis": "/0", "rediss": "/0", "postgresql": f"/{parts.username or ''}"}.get(scheme, parts.path)
 
 
 def public_url(store: str) -> str | None:
@@ -141,7 +154,7 @@ def _engines_in(file: Path) -> Any:
 
 
 def _misspelt(name: str, value: Any) -> tuple[str, str]:
-    """Return how the user wrote a table that should define an engine, and how to write it."""
+    """Return the misspelt table of an engine as the user wrote it, such as ``[engine.a]``, and the correct ``[engines.a]``."""
     if name == "engine" and isinstance(value, dict):
         inner = next((each for each, table in value.items() if isinstance(table, dict)), None)
         return (f"[engine.{inner}]", f"[engines.{inner}]") if inner is not None else ("[engine]", "[engines.NAME]")

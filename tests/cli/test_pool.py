@@ -510,7 +510,7 @@ def test_a_moment_to_come_comes_with_a_list(url: str) -> None:
         ("a.jsonl", b"1\nyes\n", 'line 2: expected JSON, got .*; put quotes around text: "a text"; the 1 jobs before it were'),
         ("a.jsonl", b'1\n"\xff"\n', "line 2: expected JSON, got .*; the 1 jobs before it were pushed"),
         ("a.jsonl", b'1\n"\\ud800"\n', "line 2: expected JSON, got .*; the 1 jobs before it were pushed"),
-        ("a.csv", b"a,b\n1,2\n3\n", "line 3: expected as many fields as the header has"),
+        ("a.csv", b"a,b\n1,2\n3\n", "line 3: expected 2 fields, as in the header, got 1"),
         ("a.csv", b'a\n"' + b"x" * 9_000_000 + b'"\n', "expected a row of CSV, got: a field of more"),
     ],
 )

@@ -90,7 +90,7 @@ class Stage:
 async def stage() -> Stage:
     clock = ManualClock()
     store, spawner = MemoryStore(clock), FakeSpawner(clock, volumes={"vol1": 100})
-    home = await store.pools.create(pool(POOL, PoolKind.FLEET, **FleetPolicy(workers=2, target=1).to_json()))
+    home = await store.pools.create(pool(POOL, PoolKind.JOBS, **FleetPolicy(workers=2, target=1).to_json()))
     lease = await store.leases.acquire(POOL, "me", seconds(3600))
     assert lease is not None
     working, unjoined = await active(store, home, W0), await added(store, home, W1)

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.job import NewJob
+from drumbeat.core.job import NewJob, RateLimit
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide, decide_step
-from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, Plan, PolicyName, QueueView
+from drumbeat.fleet.model import Fail, FleetPolicy, FleetState, FleetView, Plan, PolicyName, QueueView
 from drumbeat.fleet.observe import observe, plan_in
+from drumbeat.fleet.queue import QueueReader
 from drumbeat.spawn.fake import FakeSpawner
-from drumbeat.store.interface import ClaimRequest, JoinRequest, WorkerChange
+from drumbeat.store.interface import ClaimRequest, JoinRequest, PoolChange, WorkerChange
 from drumbeat.store.memory import MemoryStore
 from fleet.given import NOW, POOL, idle_for, job, queued, ready_worker, seconds
 
@@ -45,6 +46,8 @@ class Stage:
 
 
 IMAGES = {"handlers": {"image": "app:draw"}}
+NO_VIDEO = {"paused_type:video": "2026-01-01T00:00:00+00:00"}
+NO_IMAGE = {"paused_type:image": "2026-01-01T00:00:00+00:00"}
 
 
 @pytest.mark.parametrize(
@@ -58,8 +61,25 @@ IMAGES = {"handlers": {"image": "app:draw"}}
         (IMAGES, [{"type": "video"}], 0, 20),
         (IMAGES, [{"type": "image", "delay": seconds(60)}, {"type": "video"}], 0, 20),
         ({"handlers": {"": "app:any", "image": "app:draw"}}, [{"type": "image"}, {"type": "video"}], 40, 0),
+        (NO_VIDEO, [{"type": "image"}, {"type": "video"}], 20, 20),
+        (NO_VIDEO, [{"type": "video"}], 0, 20),
+        ({"handlers": {"image": "app:draw", "video": "app:film"}} | NO_VIDEO, [{"type": "image"}, {"type": "video"}], 20, 20),
+        (IMAGES | NO_IMAGE, [{"type": "image"}, {"type": "video"}], 0, 40),
     ],
-    ids=["any", "a group", "no capability", "a capability", "some types", "no type", "later", "every type"],
+    ids=[
+        "any",
+        "a group",
+        "no capability",
+        "a capability",
+        "some types",
+        "no type",
+        "later",
+        "every type",
+        "a type is paused",
+        "all are paused",
+        "a handled type is paused",
+        "every handled type is paused",
+    ],
 )
 async def test_only_what_its_workers_could_claim_is_ready(
     plan: Mapping[str, Any], pushed: list[Mapping[str, Any]], ready: int, blocked: int
@@ -78,6 +98,95 @@ async def test_nobody_is_started_for_what_no_worker_could_claim() -> None:
     await stage.push(20, capability="h100")
 
     assert decide_step(await stage.look()).verdict.desired == 0
+
+
+@pytest.mark.parametrize("policy", [PolicyName.LAG_AWARE, PolicyName.QUEUE_RATIO, PolicyName.QUEUE_COVER])
+async def test_paused_jobs_neither_start_workers_nor_fail_those_that_do_not_claim_them(policy: PolicyName) -> None:
+    stage = await Stage().begin(**IMAGES | NO_IMAGE)
+    await stage.store.pools.change(POOL, PoolChange(policy={"policy": policy.value}))
+    await stage.push(20, type="image")
+    await stage.push(20, type="image", delay=seconds(60))
+
+    found = await stage.look()
+    seen = replace(queued(*PAIR, state=LONG), policy=found.policy, plan=found.plan, queue=found.queue)
+
+    assert found.queue is not None
+    assert (found.queue.ready, found.queue.blocked, found.queue.due, found.queue.types) == (0, 20, (), {})
+    assert not [each for each in decide(seen).actions if isinstance(each, Fail)]
+    assert decide_step(replace(seen, workers=(), instances=())).verdict.desired == 0
+
+
+SLO = {"wait_slo_seconds": 600, "min_workers": 0, "max_workers": 50}
+RATE = RateLimit(count=1, per=seconds(7200))
+
+
+@pytest.mark.parametrize(
+    ("plan", "before", "old", "wanted"),
+    [
+        ({}, {}, [], False),
+        ({}, {}, [{}], True),
+        ({}, {}, [{"capability": "h100"}], False),
+        ({}, {}, [{"capability": "h100"}, {}], True),
+        ({}, {"group": "g", "group_limit": 1}, [{"group": "g", "group_limit": 1}], False),
+        ({}, {"group": "g", "group_limit": 1}, [{"group": "g", "group_limit": 1}, {"group": "h", "group_limit": 1}], True),
+        ({}, {"group": "g", "group_rate": RATE}, [{"group": "g", "group_rate": RATE}], False),
+        ({}, {}, [{"group": "g", "group_rate": RATE}, {"group": "g", "group_rate": RATE}], True),
+        (IMAGES, {"type": "image"}, [{"type": "video"}], False),
+        (IMAGES, {"type": "image"}, [{"type": "video"}, {"type": "image"}], True),
+        (NO_VIDEO, {}, [{"type": "video"}], False),
+        (NO_VIDEO, {}, [{"type": "video"}, {"type": "image"}], True),
+        ({}, {}, [{"capability": "h100"}, {"delay": seconds(3600)}], False),
+    ],
+    ids=[
+        "none is old",
+        "an old one",
+        "no capability",
+        "one behind it",
+        "a full group",
+        "another group",
+        "a rate",
+        "within its rate",
+        "no handler",
+        "a handler",
+        "paused",
+        "not paused",
+        "came due now",
+    ],
+)
+async def test_only_jobs_that_could_be_claimed_exceed_the_longest_wait(
+    plan: Mapping[str, Any], before: Mapping[str, Any], old: list[Mapping[str, Any]], wanted: bool
+) -> None:
+    stage = await Stage().begin(**plan)
+    await stage.store.pools.change(POOL, PoolChange(policy=SLO))
+    await stage.push(1, **before)
+    await stage.store.queue.claim(
+        ClaimRequest(pool_id=POOL, holder=Holder(pool_id=POOL, worker_id=WorkerId("w")), lease=seconds(9000), limit=1)
+    )
+    for fields in old:
+        await stage.push(1, **fields)
+    await stage.clock.advance(seconds(3600))
+    await stage.push(20, type="image" if "handlers" in plan else "")
+
+    wishes = [each.rule for each in decide_step(await stage.look()).verdict.wishes]
+
+    assert ("wait" in wishes) == wanted
+
+
+@pytest.mark.parametrize(("since", "wanted"), [(700, True), (30, False), (None, False)])
+async def test_behind_many_blocked_jobs_the_wait_is_the_time_since_when_jobs_could_be_claimed(
+    since: float | None, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drumbeat.fleet.queue.PAGE", 5)
+    stage = await Stage().begin()
+    await stage.store.pools.change(POOL, PoolChange(policy=SLO))
+    await stage.push(5, capability="h100")
+    await stage.clock.advance(seconds(3600))
+    await stage.push(1)
+    state = FleetState(claimable_since=None if since is None else stage.clock.now() - seconds(since))
+
+    seen = await QueueReader(stage.store, replace(await stage.look(), state=state), None).read()
+
+    assert ("wait" in [each.rule for each in decide_step(seen).verdict.wishes]) == wanted
 
 
 async def test_jobs_that_come_due_are_foreseen_if_its_workers_could_claim_them() -> None:

@@ -1,9 +1,13 @@
 """Explanations: inputs, what each rule wanted, which limit bound, what was done, and why nothing."""
 
+from datetime import timedelta
+
+import pytest
+
 from drumbeat.core.job import JobId
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.explain import explain, sentences
-from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, PolicyName, QueueView, Schedule
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, PolicyName, QueueView, Schedule, Spending
 from fleet.given import NOW, seconds, view, worker
 
 
@@ -22,6 +26,14 @@ def test_inputs_wishes_limits_and_actions_are_told() -> None:
     assert (found.wishes[0].rule, found.wishes[0].workers) == ("queue", 10)
     assert [(limit.name, limit.before, limit.after) for limit in found.limits] == [("policy max_workers", 10, 2)]
     assert (found.wanted, len(found.actions), found.why_not) == (2, 2, None)
+
+
+@pytest.mark.parametrize("before_midnight", [1, 60, 6 * 3600])
+def test_the_cost_told_is_that_of_the_current_day_up_to_its_end(before_midnight: int) -> None:
+    midnight = (NOW + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    late = queued(30, now=midnight - seconds(before_midnight), spent=Spending(hour=1.5, day=40.0, month=90.0))
+
+    assert explain(late).inputs["spent_this_day"] == [40.0, 100.0]
 
 
 def test_the_bounds_told_are_those_of_the_hour() -> None:

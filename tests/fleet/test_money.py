@@ -74,7 +74,7 @@ def test_everyone_whose_instance_may_exist_burns() -> None:
     assert burn(rows, BY_SECOND) == 4.0
 
 
-def priced(*rows: Worker, price: float = 1.0, spent: Spending | None = None, **fields: Any) -> FleetView:
+def priced(*rows: Worker, price: float | None = 1.0, spent: Spending | None = None, **fields: Any) -> FleetView:
     return queued(*rows, price_per_hour=price, spent=spent or Spending(), **fields)
 
 
@@ -83,6 +83,19 @@ def test_the_hours_ceiling_is_also_on_what_runs_at_once() -> None:
 
     assert affordable(seen, ()) == (3, "hour")
     assert sum(isinstance(each, Spawn) for each in decide(seen).actions) == 3
+
+
+@pytest.mark.parametrize(
+    ("own", "cap", "allowed"),
+    [(3.0, 1.0, 2), (0.5, 2.0, 7), (2.0, 2.0, 3), (4.0, 1.0, 1), (0.0, 2.0, 8)],
+    ids=["cap lowered", "cap raised", "as capped", "more than the ceiling", "free"],
+)
+def test_the_hours_ceiling_counts_running_workers_at_their_own_price(own: float, cap: float, allowed: int) -> None:
+    """Two workers run, or five if they are cheap, each at its ``own`` price per hour; a new one costs ``cap``."""
+    rows = tuple(ready_worker(n, meta={"price_per_hour": own}) for n in range(5 if own < 1 else 2))
+    seen = priced(*rows, price=None, max_per_hour=6.5, max_workers=50, provider=Provider(price_per_hour=cap))
+
+    assert affordable(seen, rows) == (allowed, "hour")
 
 
 def test_who_leaves_or_is_not_reaped_is_reserved_for() -> None:

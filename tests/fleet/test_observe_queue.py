@@ -19,11 +19,12 @@ from drumbeat.fleet.act import FleetActor
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, PolicyName, ReleaseJobs
 from drumbeat.fleet.observe import observe, relevant_workers
+from drumbeat.fleet.queue import PAGE, PAGES
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails
 from drumbeat.store.contract.given import active, heartbeat
-from drumbeat.store.interface import ClaimRequest
+from drumbeat.store.interface import ClaimRequest, PoolChange
 from drumbeat.store.memory import MemoryStore
 from fleet.given import NOW, POOL, ready_worker, seconds, worker
 
@@ -111,6 +112,27 @@ async def test_arrivals_are_counted_once_each(stage: Stage) -> None:
     assert sum(each.count for each in first.arrived) == 4
     assert sum(each.count for each in (await stage.look()).arrived) == 1
     assert sum(count for _, count in (await stage.beat()).summary["state"]["arrivals"]) == 5
+
+
+async def test_jobs_of_a_paused_type_are_not_counted_as_arrivals(stage: Stage) -> None:
+    await stage.store.pools.change(POOL, PoolChange(policy={"paused_type:video": "2026-01-01T00:00:00+00:00"}))
+    await stage.beats(1)
+    await stage.push(3, type="video")
+    await stage.push(2, type="image")
+
+    assert sum(each.count for each in (await stage.look()).arrived) == 2
+
+
+async def test_jobs_that_one_beat_could_not_read_are_counted_by_the_next(stage: Stage) -> None:
+    await stage.push(PAGES * PAGE + 10)
+    await stage.clock.advance(seconds(1))
+    await stage.beats(3)
+    await stage.push(PAGES * PAGE + 20)
+    await stage.clock.advance(seconds(1))
+
+    beats = await stage.beats(3)
+
+    assert [count for _, count in beats[-1].summary["state"]["arrivals"]] == [0, 0, 0, PAGES * PAGE, 20, 0]
 
 
 @pytest.mark.parametrize(

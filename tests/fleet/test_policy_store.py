@@ -17,6 +17,7 @@ from drumbeat.fleet.settings import VARIABLES
 from drumbeat.pool.worker.options import plan_of
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
 from fleet.given import seconds
 
@@ -121,6 +122,36 @@ async def test_how_many_jobs_a_worker_runs_stays_until_it_is_told(plane: Control
     ]
 
     assert counts == [4, 4, 1]
+
+
+@pytest.mark.parametrize("where", ["settings", "file", "environment"])
+async def test_engine_and_concurrency_that_are_chosen_replace_the_pools_own_even_if_they_are_the_default(
+    where: str, plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await plane.pool(NAME).create(concurrency=4)
+    await plane.store.pools.change(POOL, PoolChange(policy={"provider": "runpod"}))
+    file = tmp_path / "fleet.yml"
+    file.write_text("min_workers: 0\n" + ("engine: local\nconcurrency: 1\n" if where == "file" else ""))
+    if where == "environment":
+        monkeypatch.setenv("DRUMBEAT_PROVIDER", "local")
+        monkeypatch.setenv("API_WORKER_CONCURRENCY", "1")
+
+    await plane.fleets.configure(NAME, {"engine": "local", "concurrency": 1} if where == "settings" else {}, file=file)
+
+    policy = await kept(plane)
+    assert (policy.provider, policy.concurrency) == ("local", 1)
+
+
+async def test_engine_and_concurrency_that_nobody_chooses_stay_the_pools_own(plane: ControlPlane, tmp_path: Path) -> None:
+    await plane.pool(NAME).create(concurrency=4)
+    await plane.store.pools.change(POOL, PoolChange(policy={"provider": "runpod"}))
+    file = tmp_path / "fleet.yml"
+    file.write_text("min_workers: 0\n")
+
+    await plane.fleets.configure(NAME, {}, file=file)
+
+    policy = await kept(plane)
+    assert (policy.provider, policy.concurrency) == ("runpod", 4)
 
 
 async def _scaled(plane: ControlPlane) -> PoolRow:

@@ -105,6 +105,34 @@ def test_jobs_that_nobody_may_claim_wake_nobody() -> None:
     run_virtually(story())
 
 
+def test_a_daemon_goes_on_after_its_pool_was_deleted_and_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        fleets = Fleets(VirtualClock())
+        await fleets.make()
+
+        async def polling(_: object, pool_id: PoolId, within: timedelta) -> bool:
+            """Wait as SQL stores do, which look at the pool every few seconds."""
+            until = fleets.clock.elapsed() + within
+            while fleets.clock.elapsed() < until and not await fleets.store.jobs.size(pool_id):
+                await fleets.store.pools.get(pool_id)
+                await fleets.clock.sleep(timedelta(seconds=1))
+            return fleets.clock.elapsed() < until
+
+        monkeypatch.setattr(type(fleets.store.queue), "wait", polling)
+        async with fleets.beating():
+            await fleets.clock.sleep(POLICY.every * 1.5)
+            await fleets.store.pools.delete(MINE)
+            await fleets.clock.sleep(10 * MINUTE)
+            await fleets.store.pools.create(pool(MINE, PoolKind.JOBS, PRESETS[PoolKind.FLEET], **POLICY.to_json()))
+            await fleets.clock.sleep(POLICY.every * 1.5)
+            await fleets.store.queue.push(MINE, [NewJob(payload=1)])
+            await fleets.clock.sleep(POLICY.every / 10)
+
+            assert fleets.spawner.running(MINE) == ["worker-0"]
+
+    run_virtually(story())
+
+
 def fired(firing: Firing, fleets: Fleets) -> dict[str, bool]:
     """What came of a firing: whether each fleet's beat went well."""
 

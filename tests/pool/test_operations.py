@@ -281,6 +281,27 @@ async def test_an_operation_on_an_unknown_pool_is_refused(store: Store) -> None:
         await Pool(store, SystemClock(), "nope", "me").cancel_where({"job_type": "x"})
 
 
+async def test_all_poisoned_jobs_are_requeued_some_at_a_time(
+    any_store: Store, any_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "PAGE", 2)
+    ids = await failed(any_pool, *["no"] * 5)
+    await any_pool.cancel(cancelled := await any_pool.push({}))
+    requeue, calls = type(any_store.jobs).requeue, list[Sequence[JobId]]()
+
+    def recording(jobs: Any, pool_id: PoolId, job_ids: Sequence[JobId]) -> Any:
+        calls.append(job_ids)
+        return requeue(jobs, pool_id, job_ids)
+
+    monkeypatch.setattr(type(any_store.jobs), "requeue", recording)
+
+    assert [*await any_pool.requeue()] == ids
+    assert [*await any_pool.requeue()] == []
+
+    assert calls == [ids[:2], ids[2:4], ids[4:]]
+    assert await statuses(any_pool, [*ids, cancelled]) == ["pending"] * 5 + ["cancelled"]
+
+
 async def test_reading_goes_on_after_a_job_was_deleted(
     any_store: Store, any_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,14 @@ from datetime import datetime
 import pytest
 
 from drumbeat import testing
+from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, NotFound, Refused
 from drumbeat.core.job import Job
-from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool as pool_row
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan
+from drumbeat.store import Store
 from pool.seen import POOL, name, seconds
 from pool.stage import Stage
 
@@ -115,6 +117,35 @@ async def test_names_may_come_in_any_kind_of_list() -> None:
     await stage.push(1, capability="gpu", type="ocr")
 
     assert await desk.claim(capabilities={"gpu"}, types=(each for each in ["ocr", "scan"]))
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+async def test_a_claim_of_any_size_gets_a_job_that_must_run_alone_by_itself(
+    any_store: Store, any_pool: Pool, limit: int
+) -> None:
+    ids = await any_pool.push_many(["suspect", "suspect too"], max_crashes=1)
+    for job in await any_pool.claim_many(2):
+        assert job.holder is not None
+        await any_store.queue.release(job.holder, "killed")
+    plain = await any_pool.push("plain", priority=1)
+
+    claims = [[job.job_id for job in await any_pool.claim_many(limit)] for _ in range(4)]
+
+    assert claims == [[plain], [ids[0]], [ids[1]], []]
+
+
+@pytest.mark.parametrize("kind", [PoolKind.BENCH, PoolKind.FLEET])
+async def test_a_push_to_a_pool_without_a_queue_is_refused_and_says_what_the_pool_is(any_store: Store, kind: PoolKind) -> None:
+    other = Pool(any_store, SystemClock(), "run-1", "me")
+    await any_store.pools.create(pool_row(other.pool_id, kind))
+    says = f"expected a pool of jobs, got 'run-1', which is a {kind} pool"
+
+    with pytest.raises(InvalidInput, match=says):
+        await other.push(1)
+    with pytest.raises(InvalidInput, match=says):
+        await other.push_many([1, 2], unique_key="k")
+
+    assert [*await any_store.jobs.list(other.pool_id)] == []
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -1,5 +1,6 @@
 """A group of engines prefers the first, falls back to the next, and never starts a worker twice."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -21,12 +22,15 @@ from drumbeat.core.errors import (
 )
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.runtime.snapshot import LIST_WITHIN
+from drumbeat.runtime.timeouts import race
 from drumbeat.spawn.contract import Controllers, PoolListContract, SurvivorContract
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails, SpawnFails, TerminateRefused
 from drumbeat.spawn.group import ENGINE, EngineGroup
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, SpawnerTraits, list_reachable
 from drumbeat.spawn.local import LocalSpawner
 from drumbeat.spawn.local_settings import LocalSettings
+from simulate.virtual_time import VirtualClock, run_virtually
 
 P = PoolId("p")
 W = WorkerId("w")
@@ -209,6 +213,38 @@ async def test_engines_that_answer_are_listed_and_the_others_named(
     assert places(found.instances) == [("w", "first")]
     assert [place.name for place in found.silent] == ["second"]
     assert (found.is_answered, "timeout" in found.problem) == (True, True)
+
+
+class Hanging(FakeSpawner):
+    """A fake engine whose lists take half a minute and then fail, as when a firewall drops its packets."""
+
+    async def list(self, pool_id: PoolId) -> Sequence[Instance]:
+        await asyncio.sleep(30)
+        raise Unanswered("no answer within 30 s")
+
+    async def pools(self) -> Set[PoolId]:
+        await asyncio.sleep(30)
+        raise Unanswered("no answer within 30 s")
+
+
+@pytest.mark.parametrize("names", [("works", "hangs"), ("hangs", "works")])
+def test_an_engine_that_hangs_does_not_delay_the_others_list_for_too_long(names: Sequence[str]) -> None:
+    async def story() -> None:
+        clock = VirtualClock()
+        members = {"works": FakeSpawner(clock, name="works"), "hangs": Hanging(clock, name="hangs")}
+        group = EngineGroup([members[name] for name in names])
+        await members["works"].spawn(order())
+
+        found = await race(clock.sleep(LIST_WITHIN), group.list_reachable(P))
+
+        assert places(found.instances) == [("w", "works")]
+        assert ([place.name for place in found.silent], found.is_answered) == (["hangs"], True)
+        assert "engine hangs did not answer within 15 s" in found.problem
+        assert await race(clock.sleep(LIST_WITHIN), group.pools()) == {P}
+        with pytest.raises(Unanswered, match=r"the list of pool p is incomplete: .*engine hangs did not answer within 15 s"):
+            await race(clock.sleep(LIST_WITHIN), group.list(P))
+
+    run_virtually(story())
 
 
 async def test_a_worker_of_a_silent_engine_does_not_count_as_ended(group: EngineGroup, second: FakeSpawner) -> None:

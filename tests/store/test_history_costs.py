@@ -92,7 +92,17 @@ async def listing(store: Store) -> object:
 
 
 async def requeue(store: Store) -> object:
-    return await store.jobs.requeue(POOL)
+    return await desk(store).requeue()
+
+
+async def delete_another_pool(store: Store) -> object:
+    """Delete a pool in which a few jobs are left, one of them with a child."""
+    small = (await store.pools.create(pool("small", PoolKind.JOBS))).pool_id
+    parent = JobId(f"{uuid4()}")
+    await store.queue.push(small, [NewJob(payload={}, job_id=parent), NewJob(payload={}, after=(parent,))])
+    seen = await store.jobs.child_elsewhere(small)
+    await store.pools.delete(small)
+    return seen
 
 
 async def recent_workers(store: Store) -> object:
@@ -132,6 +142,7 @@ OPERATIONS: Sequence[Operation] = (
     check,
     listing,
     requeue,
+    delete_another_pool,
     recent_workers,
     release,
 )
@@ -332,7 +343,8 @@ async def test_postgresql_touches_no_more_rows_with_a_long_history(postgres_url:
     await connection.close()
 
     assert {"list_jobs", "count_queue", "any_expired", "list_unreaped_workers", "settle_and_claim"} <= empty.keys()
-    assert {"find_numbers", "list_parent_states", "list_children", "list_with_unfinished_children"} <= empty.keys()
+    assert {"find_numbers", "list_parent_states", "list_children", "list_needed_parents"} <= empty.keys()
+    assert {"delete_pool", "delete_pool_parents", "find_child_elsewhere", "find_unfinished_child"} <= empty.keys()
     assert {name: walks(found) for name, found in empty.items() if walks(found)} == {}
     for plan in (full, analysed, few_parents):
         assert {name: (rows_of(found), walks(found)) for name, found in plan.items() if rows_of(found) > MOST_ROWS} == {}

@@ -270,7 +270,8 @@ async def test_jobs_and_workers_of_before_they_were_counted_are_counted(url: str
     async with open_store(url, check_version=False) as store:
         await store.upkeep.migrate()
         counts = await store.jobs.counts(PoolId("p"), most=1)
-        again = await store.jobs.requeue(PoolId("p"))
+        poisoned = await store.jobs.list(PoolId("p"), statuses=[JobStatus.POISONED])
+        again = await store.jobs.requeue(PoolId("p"), [job.job_id for job in poisoned])
         home, newest = await store.pools.get(PoolId("p")), await store.workers.list_ended(PoolId("p"), 2)
         later = await store.jobs.counts(PoolId("p"))
 

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
 
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AttemptOutcome, JobCounts, NewJob
 from drumbeat.core.pool import PoolRow
 from drumbeat.store import Store, open_store
@@ -43,6 +45,15 @@ async def until_somebody_waits(connection: Connection) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("option", ["job_id", "unique_key", "group", "workflow_id"])
+async def test_a_text_that_is_too_long_for_its_index_is_refused(store: Store, pool: PoolRow, option: str) -> None:
+    limit: dict[str, Any] = {"group_limit": 1} if option == "group" else {}
+    long = "".join(sha256(bytes([n])).hexdigest() for n in range(200))  # 12.8 KB that cannot be compressed to 2.7 KB
+
+    with pytest.raises(InvalidInput, match="PostgreSQL cannot store this value: index row"):
+        await store.queue.push(pool.pool_id, [NewJob(payload=1, **{option: long, **limit})])
+
+
 async def test_a_poisoned_job_whose_key_is_being_pushed_is_left_and_the_others_are_requeued(
     store: Store, pool: PoolRow, connection: Connection, postgres_url: str
 ) -> None:
@@ -52,7 +63,7 @@ async def test_a_poisoned_job_whose_key_is_being_pushed_is_left_and_the_others_a
 
     async with asyncio.TaskGroup() as group, connection.transaction():
         await push_on(postgres_url, connection, pool.pool_id, [NewJob(payload="new", unique_key="K")])
-        requeueing = group.create_task(store.jobs.requeue(pool.pool_id))
+        requeueing = group.create_task(store.jobs.requeue(pool.pool_id, ids))
         await until_somebody_waits(connection)
 
     assert requeueing.result() == [each for each in ids if each != ids[2]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 import drumbeat
 from drumbeat import JobContext
@@ -58,6 +58,11 @@ def once_per_argument(number: int, note: str = "") -> int:
 @drumbeat.task(unique="order:{number}")
 def once_per_number(number: int, note: str = "") -> int:
     return number
+
+
+@drumbeat.task(unique="{day:%Y-%m} {edition:02d}")
+def once_per_month(day: date, edition: int = 0) -> str:
+    return f"{day} {edition}"
 
 
 @drumbeat.task(rate="10/m", group_limit=2, timeout=30, backoff=drumbeat.Backoff(factor=3), capability="gpu")

@@ -203,6 +203,17 @@ def test_few_batches_are_made_of_many_pools() -> None:
     assert all(isinstance(each, PlannedJob) for each in planned)
 
 
+def test_a_job_is_pushed_after_its_parent_in_another_pool() -> None:
+    first, second, third = (add.with_options(pool=name).job(n) for n, name in enumerate("aba"))
+    second.after(first)
+    third.after(second)
+
+    batches = [*pool_batches([job.planned("w") for job in drumbeat.Workflow([third]).jobs])]
+
+    pushed = [(name, [each.new.job_id for each in batch]) for name, batch in batches]
+    assert pushed == [("a", [first.job_id]), ("b", [second.job_id]), ("a", [third.job_id])]
+
+
 def test_workflows_run_at_once_in_immediate_mode() -> None:
     with immediate() as queue:
         assert add.job(1).then(add).push().result() == 5

@@ -15,7 +15,9 @@ from drumbeat import connect_blocking, task
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import JobStatus
 from drumbeat.core.note import Note
+from drumbeat.core.pool import PoolId, PoolKind, pool as pool_row
 from drumbeat.settings import STORE_VARIABLE
+from drumbeat.store import open_store
 from drumbeat.store.sql.notes import SqlNotes
 from drumbeat.tasks.queue import StoreQueue
 from drumbeat.testing import immediate
@@ -142,6 +144,20 @@ def test_a_task_is_not_pushed_to_a_missing_pool(sqlite: StoreQueue, tmp_path: Pa
 
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, pytest.raises(NotFound, match="papers"):
         add.push_on(connection, 1)
+
+
+@pytest.mark.parametrize("every_store", ["sqlite", "postgres"], indirect=True)
+async def test_a_task_is_not_pushed_to_a_pool_without_a_queue(every_store: StoreQueue, tmp_path: Path) -> None:
+    url = os.environ[STORE_VARIABLE]
+    async with open_store(url, create=True) as store:
+        await store.pools.create(pool_row(PoolId("papers"), PoolKind.FLEET))
+
+    connect = psycopg.connect if url.startswith("postgres") else sqlite3.connect
+    with closing(connect(url.removeprefix("sqlite:///"))) as connection:
+        with pytest.raises(NotFound, match="there is no pool of jobs 'papers'"):
+            add.push_on(connection, 1)
+        with pytest.raises(NotFound, match="there is no pool of jobs 'papers'"):
+            shout.push_on(connection, "plain")
 
 
 async def test_in_immediate_mode_a_task_runs_before_the_commit(tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ import pickle
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import drumbeat
-from drumbeat.core.errors import InvalidInput, JobEnded
+from drumbeat.core.errors import InvalidInput, JobEnded, NotFound
 from drumbeat.core.job import Backoff, JobStatus, RateLimit
 from drumbeat.tasks.queue import StoreQueue, queues
 from tasks import examples
@@ -23,6 +24,7 @@ from tasks.examples import (
     limited,
     not_json,
     once_per_argument,
+    once_per_month,
     once_per_number,
     send,
     send_last,
@@ -201,6 +203,33 @@ def test_a_unique_task_has_one_unfinished_job(every_store: StoreQueue) -> None:
     assert one == two != three
 
 
+def test_a_unique_key_can_format_a_value_of_the_parameters_type(sqlite: StoreQueue) -> None:
+    day = date(2026, 1, 2)
+
+    pushed = [once_per_month.push(day), once_per_month.push(day, 7), once_per_month.push("2026-01-31", 7)]  # type: ignore[arg-type]
+
+    assert [each.job().unique_key for each in pushed] == ["2026-01 00", "2026-01 07", "2026-01 07"]
+    assert [each.job_id for each in pushed[1:]] == [pushed[1].job_id] * 2
+    assert once_per_month.push(date(2026, 2, 2)).job().unique_key == "2026-02 00"
+
+
+@pytest.mark.parametrize("day", ["tomorrow", None])
+def test_a_value_that_its_unique_key_cannot_format_is_refused_with_the_tasks_name(sqlite: StoreQueue, day: Any) -> None:
+    says = (
+        r"^task tasks.examples.once_per_month: the unique key '\{day:%Y-%m\} .*' cannot be made of .*\['tomorrow', 0\]: day is"
+    )
+
+    with pytest.raises(InvalidInput, match=says.replace("'tomorrow'", repr(day))):
+        once_per_month.push(day)
+
+
+def test_a_long_unique_key_is_refused_with_the_tasks_name(sqlite: StoreQueue) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"^task .*: expected unique_key to be text of at most 1024 bytes .*; or set unique to"
+    ):
+        once_per_number.push("x" * 1025)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -209,6 +238,8 @@ def test_a_unique_task_has_one_unfinished_job(every_store: StoreQueue) -> None:
         ({"rate": "often"}, "expected rate to be a RateLimit or text such as 10/s"),
         ({"unique": "{nobody}"}, "got the field 'nobody', but the parameters are number"),
         ({"unique": "{"}, "expected unique to be True or a key with parameters"),
+        ({"unique": "{number:{number}}"}, "got a field within the format of the field 'number'"),
+        ({"unique": "{number!x}"}, "got the conversion !x of the field 'number', but there are only !r, !s and !a"),
         ({"pool": 3}, "expected pool to be text, got 3"),
         ({"pool": ""}, "expected pool to be text, got ''"),
         ({"timeout": -1}, "expected timeout to be"),
@@ -235,6 +266,30 @@ def test_the_pool_is_created_with_the_handler_that_any_worker_can_import(every_s
         "tasks.examples.add": "tasks.examples:add",
         "tasks.examples.total": "tasks.examples:total",
     }
+
+
+@pytest.mark.parametrize("push", [lambda: add.push(2), lambda: add.job(2).then(add).push()])
+def test_a_deleted_pool_is_created_again_with_the_handlers_of_all_tasks_pushed_before(
+    every_store: StoreQueue, push: Callable[[], object]
+) -> None:
+    add.push(1)
+    total.push([1])
+    before = handlers(every_store, "default")
+    every_store.loop.run(every_store.pool("default").delete(unfinished=True))
+
+    push()
+
+    assert handlers(every_store, "default") == before
+
+
+def test_a_push_that_waits_for_an_unknown_job_records_no_handlers_again(sqlite: StoreQueue) -> None:
+    add.push(1)
+    sqlite.loop.run(sqlite.pool("default").update(handlers={add.task_name: "mine:add"}))
+
+    with pytest.raises(NotFound, match="there is no job 'nobody' to wait for"):
+        add.job(2).after("nobody").push()
+
+    assert handlers(sqlite, "default") == {add.task_name: "mine:add"}
 
 
 def test_a_task_of_another_name_than_its_function_is_what_workers_import(sqlite: StoreQueue) -> None:

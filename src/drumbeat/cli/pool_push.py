@@ -167,7 +167,9 @@ def _csv_lines(file: IO[str]) -> Iterator[Line]:
             job = (
                 json.dumps(dict(zip(header, row, strict=True)))
                 if fits
-                else InvalidInput("expected as many fields as the header has")
+                else InvalidInput(
+                    f"expected {len(header)} fields, as in the header, got {len(row)}; quote a value that has a comma"
+                )
             )
             yield rows.line_number, job
     except InvalidInput as exc:
@@ -229,7 +231,7 @@ class _BatchPusher:
     async def push_all(
         self, lines: Iterable[Line], read: Callable[[Any], NewJob], advance: Advance, *, single: bool
     ) -> InvalidInput | None:
-        """Push every line up to the first invalid one. Returns that line's error, which names the line unless ``single``."""
+        """Push lines before the first invalid one. Returns that line's error (with its number unless ``single``) or None."""
         async for number, line in interruptible_items(lines):
             if line is None:
                 await self._flush()
@@ -274,7 +276,7 @@ class _BatchPusher:
 
 
 def _parsed(line: str | InvalidInput, *, single: bool) -> Any:
-    """Parse JSON; ``single``: it is an argument of the command, not a line of a file. Raises InvalidInput."""
+    """Parse the JSON in a line of a file or, if ``single``, in an argument of the command. Raises InvalidInput."""
     if isinstance(line, InvalidInput):
         raise line
     try:

@@ -7,16 +7,16 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from drumbeat.composition.base import ControlPlaneBase, process_name
 from drumbeat.core.engine import DEFAULT_ENGINE, EngineFacts
-from drumbeat.core.errors import DrumbeatError, StoreError
+from drumbeat.core.errors import AlreadyExists, DrumbeatError, StaleWrite, StoreError
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
 from drumbeat.fleet import policy_store
 from drumbeat.fleet.act import FleetActor
@@ -41,6 +41,8 @@ from drumbeat.store import Store
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _RETRY_EVERY = timedelta(milliseconds=100)
 _RESIGNS_WITHIN = timedelta(seconds=1)  #: a process that runs a single beat releases its lease within this time
 
@@ -60,9 +62,20 @@ class Fleets:
         """Create a fleet without a job queue. Raises AlreadyExists, InvalidSettings."""
         return await policy_store.create_fleet(self._store, name, policy, thresholds, self._engine(policy))
 
-    async def set_policy(self, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
-        """Replace a fleet's policy; the next beat uses the new one. Raises NotFound, InvalidSettings."""
-        return await policy_store.set_policy(self._store, pool_id, policy, thresholds, self._engine(policy))
+    async def set_policy(
+        self, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None, *, seen: PoolRow | None = None
+    ) -> PoolRow:
+        """Replace a fleet's policy; the next beat uses the new one. ``seen``: the fleet's row, as the caller read it.
+
+        Raises NotFound, InvalidSettings, and StaleWrite if the policy has changed since ``seen`` was read."""
+        engine = self._engine(policy)
+        if seen is not None:
+            return await policy_store.set_policy(self._store, seen, policy, thresholds, engine)
+
+        async def replaced() -> PoolRow:
+            return await policy_store.set_policy(self._store, await self._store.pools.get(pool_id), policy, thresholds, engine)
+
+        return await _until_written(replaced)
 
     def _engine(self, policy: FleetPolicy) -> EngineFacts:
         """Return facts about a policy's engines. Raises InvalidSettings like ``_facts``."""
@@ -86,15 +99,29 @@ class Fleets:
     ) -> FleetConfigured:
         """Create or change a fleet. In an existing fleet only the given settings change; a file replaces the whole policy.
 
-        Raises InvalidInput, InvalidSettings.
+        Settings that other processes change at the same time are kept. Raises InvalidInput, InvalidSettings.
         """
+        return await _until_written(lambda: self._configure(name, settings, file, preset, handlers))
+
+    async def _configure(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        file: Path | None,
+        preset: str | None,
+        handlers: Mapping[str, str] | None,
+    ) -> FleetConfigured:
+        """Create or change a fleet. Raises StaleWrite if another process changes it meanwhile."""
         old = await self._store.pools.find(PoolId(name))
         is_new = old is None or not old.is_scaled
         policy = policy_store.wanted_policy(old, os.environ, file, settings)
         new_provider = old is not None and policy_store.changes_provider(old, policy)
         is_rented = self._engine(policy).is_rented
         limits = load_thresholds(policy, file, preset, is_new=is_new or new_provider, is_rented=is_rented)
-        pool = await self._make(name, old, policy, limits, handlers)
+        try:
+            pool = await self._make(name, old, policy, limits, handlers)
+        except AlreadyExists as exc:
+            raise StaleWrite(f"{name} was created meanwhile; read it again") from exc
         return FleetConfigured(
             pool=pool,
             is_new=is_new,
@@ -112,21 +139,46 @@ class Fleets:
     ) -> PoolRow:
         if old is not None and old.kind is PoolKind.FLEET:
             policy_store.check_kind(old, policy, has_handlers=handlers is not None)
-            return await self.set_policy(old.pool_id, policy, limits)
+            return await self.set_policy(old.pool_id, policy, limits, seen=old)
         if old is None and policy.policy == "fixed" and handlers is None:
             return await self.create(name, policy, limits)
         plan = replace(plan_of(old) if old else WorkPlan(), concurrency=policy.concurrency)
-        return await self.scale_pool(name, policy, replace(plan, handlers=handlers) if handlers else plan, limits)
+        seen = old or await self._new_pool(name, policy)
+        return await self._scale_pool(name, policy, replace(plan, handlers=handlers) if handlers else plan, limits, seen)
+
+    async def _new_pool(self, name: str, policy: FleetPolicy) -> PoolRow:
+        """Create the job pool of a new fleet. Raises AlreadyExists, InvalidSettings."""
+        policy_store.check_new(self._store, policy, self._engine(policy))
+        return await self._pool(name).create()
+
+    def _pool(self, name: str) -> Pool:
+        return Pool(self._store, self._base.clock, name, process_name())
 
     async def scale_pool(
-        self, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
+        self,
+        name: str,
+        policy: FleetPolicy,
+        plan: WorkPlan | None = None,
+        thresholds: Thresholds | None = None,
+        *,
+        seen: PoolRow | None = None,
     ) -> PoolRow:
         """Let a policy scale a job pool, which is created if missing. Its workers keep running when the queue is empty.
 
-        Raises InvalidInput if the pool is not a job pool, InvalidSettings."""
+        ``seen``: the pool's row, as the caller read it. Raises InvalidInput if the pool is not a job pool, InvalidSettings,
+        and StaleWrite if the policy has changed since ``seen`` was read."""
+        if seen is not None:
+            return await self._scale_pool(name, policy, plan, thresholds, seen)
+        return await _until_written(lambda: self._scale_pool(name, policy, plan, thresholds, None))
+
+    async def _scale_pool(
+        self, name: str, policy: FleetPolicy, plan: WorkPlan | None, thresholds: Thresholds | None, seen: PoolRow | None
+    ) -> PoolRow:
+        """Let a policy scale a job pool. Raises StaleWrite if another process changes it meanwhile."""
         engine = self._engine(policy)
         policy_store.check_new(self._store, policy, engine)
-        pool = await Pool(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
+        found = await self._pool(name).create(exist_ok=True)
+        pool = seen or found
         await policy_store.check_policy(self._store, pool, policy, engine)
         work = replace(plan or plan_of(pool), mode=Mode.LOOP)
         if policy.concurrency > 1:
@@ -144,10 +196,16 @@ class Fleets:
         return await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings, self._facts)
 
     async def apply_environment(self, name: str, **settings: Any) -> FleetPolicy:
-        """Change a fleet's stored policy by environment variables, then by ``settings``, and return the new policy."""
-        pool, policy = await self._effective(name, settings)
-        await policy_store.write_policy(self._store, pool, policy)
-        return policy
+        """Change a fleet's stored policy by environment variables, then by ``settings``, and return the new policy.
+
+        Settings that other processes change at the same time are kept."""
+
+        async def applied() -> FleetPolicy:
+            pool, policy = await self._effective(name, settings)
+            await policy_store.write_policy(self._store, pool, policy)
+            return policy
+
+        return await _until_written(applied)
 
     @asynccontextmanager
     async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
@@ -225,7 +283,7 @@ class Fleets:
             await clock.sleep(_RETRY_EVERY)
 
     async def beat_each(self, names: Sequence[str], **settings: Any) -> Mapping[str, Mapping[str, Any]]:
-        """Run one beat of each fleet. If a beat fails, its report contains the error, and the other fleets still follow."""
+        """Run one beat of each fleet. If a beat fails, its report contains the error, and the next fleet's beat runs."""
         return {name: outcome_of(await self._try_beat(name, **settings)) for name in names}
 
     async def _try_beat(self, name: str, **settings: Any) -> BeatReport:
@@ -289,6 +347,16 @@ class Fleets:
             except DrumbeatError as exc:
                 log.warning("failed to look for forgotten instances of pools other than %s: %s; retrying later", name, exc)
             await self._base.clock.sleep(SWEPT_EVERY)
+
+
+async def _until_written(change: Callable[[], Awaitable[T]]) -> T:
+    """Call ``change``, which reads a fleet, checks its new policy and writes it. If another process has changed the fleet
+    meanwhile (StaleWrite), call it again."""
+    while True:
+        try:
+            return await change()
+        except StaleWrite as exc:
+            log.info("%s", exc)
 
 
 async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:

@@ -8,13 +8,13 @@ Point = tuple[float, float | None]  #: x, and y; None where there is no value
 
 
 def downsample(points: Sequence[Point], most: int) -> Sequence[Point]:
-    """Return at most ``most`` points: the lowest and the highest of each group of neighbours, or one point if it has no values.
+    """Return at most ``most`` points: for each group of neighbours the lowest and the highest, or just one if it has no values.
 
     Groups are 4, 8, 16 … points wide, so that the result for a growing line stays the same until the width doubles.
     Raises InvalidInput if ``most`` is below 2.
     """
     if most < 2:
-        raise InvalidInput(f"expected at least 2 points (most), got {most}: a line needs its lowest and its highest point")
+        raise InvalidInput(f"expected most to be 2 points or more, got {most}; a line needs its lowest and its highest point")
     if len(points) <= most:
         return points
     wide = 4

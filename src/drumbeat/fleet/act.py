@@ -110,7 +110,7 @@ class FleetActor:
         log.warning("worker %s needs attention (rule %s): %s", action.worker_id, action.rule, action.reason)
 
     def _row(self, action: Spawn) -> Worker:
-        meta: dict[str, Any] = {"price_per_hour": action.price_per_hour, "contract": action.contract}
+        meta: dict[str, Any] = {"price_per_hour": action.price_per_hour or 0.0, "contract": action.contract}
         return Worker(
             pool_id=self._pool_id,
             worker_id=action.worker_id,

@@ -93,7 +93,7 @@ def _money(view: FleetView) -> dict[str, Any]:
     rates = tariff(view.policy, view.provider)
     if not rates.price:
         return {}
-    spent = {f"spent_this_{each.name}": [round(each.spent, 6), each.most] for each in ceilings(view)}
+    spent = {f"spent_this_{each.name}": [round(each.spent, 6), each.most] for each in ceilings(view) if not each.begins_in}
     return {"burn_per_hour": burn(view.workers, rates), **spent}
 
 

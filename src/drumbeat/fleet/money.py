@@ -22,10 +22,11 @@ class Tariff:
 
     price: float  #: price per hour
     granule: timedelta
+    unpriced: float = 0.0  #: price per hour of a worker whose engine has no price, which its row says by a price of 0
 
     def of(self, worker: Worker) -> float:
         price = worker.meta.get("price_per_hour")
-        return float(price) if isinstance(price, int | float) else self.price
+        return float(price) or self.unpriced if isinstance(price, int | float) else self.price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def tariff(policy: FleetPolicy, provider: Provider) -> Tariff:
     """Return the policy's price and billing granule, or the provider's where the policy sets none."""
     price = provider.price_per_hour if policy.price_per_hour is None else policy.price_per_hour
     granule = provider.billing_granule if policy.billing_granule is None else policy.billing_granule
-    return Tariff(price=price, granule=max(granule, timedelta(seconds=1)))
+    return Tariff(price=price, granule=max(granule, timedelta(seconds=1)), unpriced=policy.price_per_hour or 0.0)
 
 
 def paid_until(worker: Worker, now: datetime, granule: timedelta) -> datetime:
@@ -114,9 +115,18 @@ def _within(
     count, left = _count_affordable(ceiling.most - ceiling.spent - gone + _EPSILON, costs)
     new = _cost_of_new(rates, ceiling, _longest_life(view))
     allowed = count if count < len(staying) else count + (floor(left / new) if new else inf)
-    if ceiling.name == "hour" and rates.price:
-        allowed = min(allowed, floor((ceiling.most - burn(leaving, rates) + _EPSILON) / rates.price) - strays)
+    if ceiling.name == "hour":
+        room = ceiling.most - burn(leaving, rates) - strays * rates.price
+        allowed = min(allowed, _allowed_at_once(room + _EPSILON, staying, rates))
     return max(allowed, 0), ceiling.name
+
+
+def _allowed_at_once(room: float, staying: Sequence[Worker], rates: Tariff) -> float:
+    """Return how many workers, those in ``staying`` and new ones, may run at once for at most ``room`` per hour."""
+    count, left = _count_affordable(room, sorted((burn([each], rates) for each in staying), reverse=True))
+    if count < len(staying):
+        return count
+    return count + floor(left / rates.price) if rates.price else inf
 
 
 def _leaving(view: FleetView, staying: Sequence[Worker]) -> list[Worker]:
@@ -139,7 +149,7 @@ def _count_affordable(left: float, costs: Sequence[float]) -> tuple[int, float]:
 
 
 def _future_cost(now: datetime, rates: Tariff, worker: Worker, ceiling: Ceiling, span: timedelta) -> float:
-    """Return a worker's cost in the next ``span`` that is not paid yet, as far as it falls in this ceiling's period."""
+    """Return what a worker will cost in the next ``span``, beyond what is paid already, and only in the ceiling's period."""
     paid = max(paid_until(worker, now, rates.granule) - now, timedelta())
     return rates.of(worker) * (_unpaid_time(ceiling, span, paid, rates.granule) / HOUR)
 

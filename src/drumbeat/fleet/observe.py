@@ -12,6 +12,7 @@ from drumbeat.core.billing import billed_since
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, SpawnCause
 from drumbeat.core.not_loaded import RETRY_AFTER, types_not_loaded
+from drumbeat.core.paused_types import paused_types
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.recovery import PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId
@@ -90,7 +91,7 @@ async def observe(
         intervals=_with_latest(before, last, snapshot.now),
         retry_at=await last_retry(store, pool_id),
     )
-    return view if policy.policy is PolicyName.FIXED else await QueueReader(store, view, last).read()
+    return view if policy.policy is PolicyName.FIXED else await QueueReader(store, view, last, paused_types(pool.policy)).read()
 
 
 def retry_note(pool_id: PoolId) -> str:
@@ -152,7 +153,7 @@ def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, 
 
 
 def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datetime | None:
-    """Return the time before which ended workers need not be read, since they no longer matter for the cost; None: read all."""
+    """Return from which end time on ended workers must be read: earlier ones no longer matter for the cost; None: read all."""
     view = (last.view or {}) if last else {}
     if "last_number" not in view:
         return None

@@ -12,7 +12,7 @@ from drumbeat.core.event import start
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, Thresholds, pool
 from drumbeat.core.worker import Worker
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.fleet.settings import changed_policy, from_environment, load_policy
+from drumbeat.fleet.settings import changed_policy, chosen_fields, from_environment, load_policy
 from drumbeat.store.interface import PoolChange, Store
 
 _NEVER = timedelta(days=3650)  #: a ``controller_gone_after`` above this means no limit
@@ -53,18 +53,17 @@ def wanted_policy(
     pool: PoolRow | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
 ) -> FleetPolicy:
     """Return the policy to store. For an existing fleet, if no file is given: the stored policy with ``settings`` changed.
-    Otherwise a new policy from file, environment and ``settings``; it keeps the pool's engine and concurrency unless set there.
+    Otherwise a new policy from file, environment and ``settings``. If none of these sets the engine or the concurrency, the
+    pool's own value is kept.
 
     Raises InvalidSettings.
     """
     if pool is not None and file is None and pool.is_scaled:
         return changed_policy(pool.policy, settings)
-    current = {"concurrency": pool.policy["concurrency"]} if pool is not None and "concurrency" in pool.policy else {}
-    engine = {"provider": pool.policy["provider"]} if pool is not None and pool.policy.get("provider") else {}
-    policy = load_policy(environment, file, **settings)
-    if policy.provider == DEFAULT_ENGINE and not {"provider", "engine"} & settings.keys():
-        policy = replace(policy, **engine)
-    return replace(policy, **current) if policy.concurrency == 1 and "concurrency" not in settings else policy
+    stored = {} if pool is None else pool.policy
+    kept = {"provider", "concurrency"} - chosen_fields(environment, file, settings)
+    own = {name: stored[name] for name in kept if stored.get(name)}
+    return replace(load_policy(environment, file, **settings), **own)
 
 
 def merged_policy(pool: PoolRow, environment: Mapping[str, str], settings: Mapping[str, Any]) -> FleetPolicy:
@@ -77,7 +76,7 @@ def merged_policy(pool: PoolRow, environment: Mapping[str, str], settings: Mappi
 
 
 def check_kind(pool: PoolRow, policy: FleetPolicy, *, has_handlers: bool) -> None:
-    """Raise InvalidInput if a fleet without a queue is given a handler, or a policy that needs a queue."""
+    """Raise InvalidInput for a handler, or for a policy that needs a queue. ``pool`` is a fleet without a queue."""
     if has_handlers:
         raise InvalidInput(f"expected no handler for {pool.pool_id}, a fleet without a queue; create a pool of jobs instead")
     if policy.policy is not PolicyName.FIXED:
@@ -142,10 +141,12 @@ async def create_fleet(
 
 
 async def set_policy(
-    store: Store, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None, engine: EngineFacts | None = None
+    store: Store, pool: PoolRow, policy: FleetPolicy, thresholds: Thresholds | None = None, engine: EngineFacts | None = None
 ) -> PoolRow:
-    """Replace a pool's policy; it applies from the next beat. Raises NotFound, InvalidSettings."""
-    pool = await store.pools.get(pool_id)
+    """Replace a pool's policy; it applies from the next beat.
+
+    Raises NotFound, InvalidSettings, and StaleWrite if the policy has been changed since ``pool`` was read.
+    """
     await check_policy(store, pool, policy, engine)
     return await write_policy(store, pool, policy, thresholds)
 
@@ -173,12 +174,16 @@ async def write_policy(
     thresholds: Thresholds | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> PoolRow:
-    """Write a checked policy to the pool's row, and the workers' plan if given; the pool's other settings stay."""
+    """Write a checked policy to the pool's row, and the workers' plan if given; the pool's other settings stay.
+
+    Raises StaleWrite, and writes nothing, if the policy or the plan has been changed since ``pool`` was read.
+    """
     values = {**policy_row(policy), **(plan or {})}
     limits = stay_limits(replace(pool, thresholds=thresholds) if thresholds else pool, policy) or thresholds
     if limits is None and pool.policy == {**pool.policy, **values} and values.keys() >= set(fleet_fields(pool)):
         return pool
-    change = PoolChange(policy=values, dropped=fleet_fields(pool), thresholds=limits)
+    expected = {name: pool.policy.get(name) for name in {*values, *FleetPolicy.default_json()}}
+    change = PoolChange(policy=values, dropped=fleet_fields(pool), thresholds=limits, expected=expected)
     return await store.pools.change(pool.pool_id, change)
 
 

@@ -20,8 +20,9 @@ log = logging.getLogger(__name__)
 HELD = 10_000  #: maximum number of claimed jobs read
 COUNTED = 100_000  #: jobs are counted up to this number
 PAGE = 1000
-PAGES = 3  #: pages of new jobs counted in one beat; the next beat counts the rest
+PAGES = 3  #: pages of new jobs read in one beat; the next beat reads on from there
 ENDED = 100  #: maximum number of finished jobs looked up in one beat
+GROUPS = 20  #: full groups that are looked up to find the oldest claimable job
 SAMPLED = 200  #: number of pending jobs from which types and due times are read
 
 
@@ -32,6 +33,7 @@ class QueueReader:
     store: Store
     view: FleetView
     last: Beat | None
+    paused: frozenset[str] = frozenset()  #: job types that are not claimed
 
     async def read(self) -> FleetView:
         """Return the view with its queue. If the store fails, ``queue`` stays None, which means unknown, not empty."""
@@ -54,21 +56,35 @@ class QueueReader:
     async def _queue(self) -> QueueView:
         jobs, pool_id = self.store.jobs, self.view.pool_id
         counts = await jobs.counts(pool_id, COUNTED)
-        demand = await jobs.demand(pool_id, COUNTED) if counts.ready else {}
+        types = await self._unpaused_types() if counts.ready else None
+        demand = {} if types is None else await jobs.demand(pool_id, COUNTED, types)
         claimable = await self._claimable(demand)
+        blocked = max(counts.ready - claimable, 0)
+        needs_oldest = types is not None and claimable and blocked and self._exceeds_slo(counts.oldest_ready)
         sample: Sequence[Job] = ()
         if (counts.ready or counts.delayed) and self.view.policy.policy is PolicyName.LAG_AWARE:
-            sample = await jobs.list(pool_id, statuses=[JobStatus.PENDING], limit=SAMPLED)
+            sample = self._without_paused(await jobs.list(pool_id, statuses=[JobStatus.PENDING], limit=SAMPLED))
         return QueueView(
             ready=claimable,
-            blocked=max(counts.ready - claimable, 0),
+            blocked=blocked,
             delayed=counts.delayed,
             claimed=counts.claimed,
             oldest_ready=counts.oldest_ready,
+            oldest_claimable=await self._oldest_claimable(types or ()) if needs_oldest else None,
             due=tuple(sorted(job.not_before for job in sample if job.not_before and self._comes_due(job))),
             demand=demand,
             types=Counter(job.type for job in sample) if counts.ready else {},
         )
+
+    async def _unpaused_types(self) -> tuple[str, ...] | None:
+        """Return the job types to count (empty: every type), without the paused ones; None if no type is left."""
+        if not self.paused:
+            return ()
+        wanted = self.view.plan.types or await self.store.jobs.by_type(self.view.pool_id, COUNTED)
+        return tuple(kind for kind in wanted if kind not in self.paused) or None
+
+    def _without_paused(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        return [job for job in jobs if job.type not in self.paused] if self.paused else jobs
 
     async def _claimable(self, demand: Mapping[str, int]) -> int:
         """Count the ready jobs that the pool's workers could claim, given group limits, capabilities and job types."""
@@ -76,11 +92,59 @@ class QueueReader:
         most = sum(count for needed, count in demand.items() if plan.offers(needed))
         handled = 0
         for kind in plan.types if most else ():
-            page = await self.store.jobs.list(self.view.pool_id, statuses=[JobStatus.PENDING], job_type=kind, limit=PAGE)
-            handled += len([job for job in page if not _is_delayed(job, self.view.now) and plan.offers(job.capability or "")])
+            if kind in self.paused:
+                continue
+            page = await self._pending(kind)
+            handled += len([job for job in page if self._could_run(job)])
             if len(page) == PAGE or handled >= most:
                 return most
         return min(most, handled) if plan.types else most
+
+    async def _pending(self, kind: str | None) -> Sequence[Job]:
+        """Return the first page of pending jobs of one type; of every type if ``kind`` is None."""
+        return await self.store.jobs.list(self.view.pool_id, statuses=[JobStatus.PENDING], job_type=kind, limit=PAGE)
+
+    def _could_run(self, job: Job) -> bool:
+        """Whether a worker offers what this pending job of a handled type needs, and the job is due. Its group is ignored."""
+        return not _is_delayed(job, self.view.now) and self.view.plan.offers(job.capability or "")
+
+    def _exceeds_slo(self, since: datetime | None) -> bool:
+        slo = self.view.policy.wait_slo
+        return slo is not None and since is not None and self.view.now - since > slo
+
+    async def _oldest_claimable(self, types: Sequence[str]) -> datetime | None:
+        """Return since when the oldest claimable job has been waiting. ``types``: types that are not paused; empty: every type.
+
+        Reads one page of each type. If all these jobs are blocked and more follow, the answer is since when every beat has
+        found claimable jobs: no claimable job has waited longer.
+        """
+        pages = [await self._pending(kind) for kind in types or self.view.plan.types or (None,)]
+        due = [job for page in pages for job in page if self._could_run(job)]
+        full: set[str | None] = set()
+        for job in sorted(due, key=self._waits_since):
+            if job.group in full:
+                continue
+            if await self._group_has_room(job):
+                return self._waits_since(job)
+            full.add(job.group)
+            if len(full) == GROUPS:
+                break
+        is_complete = len(full) < GROUPS and all(len(page) < PAGE for page in pages)
+        return None if is_complete or self.view.state is None else self.view.state.claimable_since
+
+    def _waits_since(self, job: Job) -> datetime:
+        return job.not_before or job.created_at or self.view.now
+
+    async def _group_has_room(self, job: Job) -> bool:
+        """Whether the limits of the job's group allow one more job of the group to be claimed now."""
+        jobs, limit, rate = self.store.jobs, job.group_limit, job.group_rate
+        if job.group is None:
+            return True
+        if limit is not None:
+            statuses, most = [JobStatus.CLAIMED], min(limit, HELD)
+            if len(await jobs.list(job.pool_id, statuses=statuses, group=job.group, limit=most)) >= limit:
+                return False
+        return rate is None or await jobs.recent_claims(job.pool_id, job.group, rate.per) < rate.count
 
     def _comes_due(self, job: Job) -> bool:
         plan = self.view.plan
@@ -106,27 +170,43 @@ class QueueReader:
 
     async def _arrived(self) -> tuple[tuple[Arrivals, ...], JobId | None]:
         """Count the jobs that arrived since the last beat, by minute. Also return the last job read, after which the next beat
-        continues; None if no job was read so far."""
+        continues; None if no job was read so far. Jobs that the last beat could not read are counted too."""
         cursor = self.view.state.cursor if self.view.state else None
         since = self.view.last.at if self.view.last else self.view.now
         minutes: Counter[datetime] = Counter()
-        for _ in range(PAGES):
-            page = await self._page(cursor)
-            minutes.update(_minute(job.created_at) for job in page if job.created_at and job.created_at > since)
+        for n in range(PAGES):
+            page, is_next = await self._page(cursor)
+            since = self._unread_since(page, since) if is_next and n == 0 else since
+            new = [job.created_at for job in self._without_paused(page) if job.created_at and job.created_at > since]
+            minutes.update(map(_minute, new))
             cursor = page[-1].job_id if page else cursor
             if len(page) < PAGE:
                 break
         return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(minutes.items())), cursor
 
-    async def _page(self, cursor: JobId | None) -> Sequence[Job]:
-        """Return jobs newer than ``cursor``, the last job counted. If ``cursor`` is None or deleted, return unfinished jobs."""
+    def _unread_since(self, page: Sequence[Job], since: datetime) -> datetime:
+        """Return from when on the jobs of this page and the next ones count as arrivals: from ``since``, the last beat, or from
+        the beginning if the last beat counted at least a page of jobs and stopped before the first job of this page."""
+        state = self.view.state
+        if state is None or not state.arrivals or state.arrivals[-1][1] < PAGE or not page:
+            return since
+        is_unread = (page[0].created_at or since) < since
+        return state.counted_from or since if is_unread else since
+
+    async def _page(self, cursor: JobId | None) -> tuple[Sequence[Job], bool]:
+        """Return jobs newer than ``cursor``, the last job counted, and True. If ``cursor`` is None or deleted, return
+        unfinished jobs and False."""
         jobs, pool_id = self.store.jobs, self.view.pool_id
         try:
             if cursor is not None:
-                return await jobs.list(pool_id, after=cursor, limit=PAGE)
+                return await jobs.list(pool_id, after=cursor, limit=PAGE), True
         except NotFound:
-            log.info("pool %s: job %s, the last arrival counted, was deleted; counting only unfinished jobs", pool_id, cursor)
-        return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE)
+            log.info(
+                "pool %s: job %s, after which new jobs are counted, was deleted; this beat counts unfinished jobs only",
+                pool_id,
+                cursor,
+            )
+        return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE), False
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
         """Return the outcomes of jobs that ran at the last beat and do not run now, and of failed jobs that began since."""
@@ -137,7 +217,7 @@ class QueueReader:
         return [*known, *self._short_failures(Counter(each.worker_id for each in known))]
 
     def _short_failures(self, known: Mapping[WorkerId, int]) -> Iterator[Finished]:
-        """Yield failed jobs that began and ended since the last beat, for workers on which every job since then failed."""
+        """Yield failed jobs that began and ended since the last beat, of workers on which all jobs since then failed."""
         rows = [each for each in self.view.workers if each.errors and each.is_live]
         earlier = (self.last.view or {}).get("workers", ()) if self.last and rows else ()
         before = {(each["worker_id"], each.get("instance")): each for each in earlier}

@@ -117,6 +117,12 @@ def load_policy(environment: Mapping[str, str], file: Path | None = None, /, **g
     return read_policy(defaults | chosen)
 
 
+def chosen_fields(environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the policy's fields that a file, environment variables or settings set. Raises InvalidSettings."""
+    chosen = {**_read_file(file), **from_environment(environment), **settings}
+    return frozenset(ALIASES.get(name, name) for name in chosen)
+
+
 def changed_policy(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> FleetPolicy:
     """Return a stored policy with some fields changed. If its type becomes ``queue_ratio``, it also gets that type's defaults.
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import StoreError
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Store
 
@@ -42,7 +42,8 @@ class PushWaker:
         self._idle.set()
 
     async def watch(self) -> None:
-        """Listen for new jobs until cancelled. Store errors are logged and retried; the regular beats continue meanwhile."""
+        """Listen for new jobs until cancelled. Errors are logged and retried, also if the pool is deleted, as it may be created
+        again; the regular beats continue meanwhile."""
         while True:
             await self._idle.wait()
             try:
@@ -51,7 +52,7 @@ class PushWaker:
                     self.woken.set()
                 else:
                     await self._clock.sleep(_PAUSE)
-            except StoreError as exc:
+            except DrumbeatError as exc:
                 seconds = _RETRY_AFTER.total_seconds()
                 log.info("failed to listen for new jobs of pool %s: %s; retrying in %g s", self._pool_id, exc, seconds)
                 await self._clock.sleep(_RETRY_AFTER)

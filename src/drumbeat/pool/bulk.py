@@ -83,6 +83,14 @@ async def change_matching(
     )
 
 
+async def requeue_poisoned(store: Store, pool_id: PoolId) -> list[JobId]:
+    """Requeue all poisoned jobs of a pool, oldest first. Returns the ids of the requeued jobs."""
+    requeued: list[JobId] = []
+    async for jobs in matching_pages(store, pool_id, JobFilter(), (JobStatus.POISONED,)):
+        requeued += await store.jobs.requeue(pool_id, [job.job_id for job in jobs])
+    return requeued
+
+
 async def matching_pages(
     store: Store, pool_id: PoolId, selected: JobFilter, statuses: Sequence[JobStatus], *, limit: int | None = None
 ) -> AsyncIterator[list[Job]]:
@@ -106,8 +114,8 @@ def _is_newer(job: Job, now: datetime) -> bool:
 async def _next_page(
     store: Store, pool_id: PoolId, selected: JobFilter, statuses: Sequence[JobStatus], before: Sequence[Job]
 ) -> Sequence[Job]:
-    """Read the page that follows ``before``. If the last job of ``before`` was deleted meanwhile, continue after an earlier
-    one; its jobs no longer match where they were changed. Raises NotFound if all of them were deleted."""
+    """Read the jobs that follow the page ``before``: those after its last job or, if that was deleted meanwhile, after its last
+    job that still exists. Raises NotFound if all jobs of ``before`` were deleted."""
     cursors: list[Job | None] = [*reversed(before)]
     for cursor in cursors or [None]:
         try:

@@ -12,6 +12,7 @@ from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.store.job_ids import number_of
 
 _MOST = 2**31 - 1
+MOST_TEXT_BYTES = 1024  #: of each text option in UTF-8: PostgreSQL's indexes cannot hold more than about 2,700 bytes
 _LONGEST = timedelta(days=36_500)
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC)  #: latest accepted time; later ones do not fit every time zone
 _DEFAULTS = NewJob(payload=None)
@@ -47,6 +48,11 @@ def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _read(name, value) for name, value in options.items()}
 
 
+def check_unique_key(key: str) -> str:
+    """Return a unique key. Raises InvalidInput if it is too long, or contains a character that a store cannot hold."""
+    return str(_read("unique_key", key))
+
+
 def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
     """Build a job from an object ``{"payload": …, option: …}``, as printed by ``pool list --json``.
 
@@ -69,13 +75,19 @@ def _read(name: str, value: Any) -> Any:
     try:
         return reader(value)
     except (TypeError, ValueError, OverflowError, KeyError) as exc:
-        raise InvalidInput(f"expected {name} to be {_EXPECTED.get(name, 'text')}, got {short_repr(value)}") from exc
+        raise InvalidInput(f"expected {name} to be {_EXPECTED.get(name) or _expected(value)}, got {short_repr(value)}") from exc
+
+
+def _expected(value: Any) -> str:
+    is_long = isinstance(value, str) and len(value.encode("utf-8", "surrogatepass")) > MOST_TEXT_BYTES
+    return f"text of at most {MOST_TEXT_BYTES} bytes (use a hash of a longer text)" if is_long else "text"
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
-    if b"\0" in value.encode():
+    written = value.encode()
+    if b"\0" in written or len(written) > MOST_TEXT_BYTES:
         raise ValueError(value)
     return value
 

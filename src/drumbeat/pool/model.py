@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.paused_types import PAUSED_TYPE as PAUSED_TYPE, paused_types as paused_types
 from drumbeat.core.pool import PoolId, Thresholds, is_pool_name
 from drumbeat.core.recovery import (
     EndOverdue as EndOverdue,
@@ -20,7 +21,6 @@ from drumbeat.core.recovery import (
 from drumbeat.core.worker import Worker, WorkerId
 
 TASK_HANDLER = "task_handler:"  #: followed by a job type: the field of the policy with the handler that a task recorded for it
-PAUSED_TYPE = "paused_type:"  #: followed by a job type: the field of the policy that pauses this type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +73,6 @@ class PoolPolicy:
 def _types(handlers: Any) -> tuple[str, ...]:
     """Return the job types that have a handler; empty (every type) with a default handler, or when no handlers are stored."""
     return tuple(handlers) if isinstance(handlers, Mapping) and "" not in handlers else ()
-
-
-def paused_types(policy: Mapping[str, Any]) -> frozenset[str]:
-    """Return the paused job types in a pool's policy."""
-    return frozenset(name.removeprefix(PAUSED_TYPE) for name in policy if name.startswith(PAUSED_TYPE))
 
 
 def task_handler_fields(types: Iterable[str]) -> list[str]:
@@ -153,7 +148,7 @@ class FailureStreak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A claimed job: which worker holds it, the state of its lease, and whether it can be run again."""
+    """A claimed job: which worker holds it, the state of its lease, and whether it can run again once it is taken back."""
 
     worker_id: WorkerId
     expired: bool  #: the lease has run out

@@ -1,4 +1,4 @@
-"""The methods of a pool that change the jobs that match a filter, that pause job types, and that list groups of errors."""
+"""Methods of a pool: change all jobs that match a filter, pause the pool or some job types, and list groups of errors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.errors import InvalidInput, NotFound
-from drumbeat.core.job import UNFINISHED, Job, JobStatus
+from drumbeat.core.job import UNFINISHED, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.model import no_pool
 from drumbeat.pool.paused_types import ClaimableTypes, pause_change, resume_change
@@ -88,6 +88,19 @@ class PoolOperations:
         return await self._change_matching(
             selected, UNFINISHED, UNFINISHED, "cancelled", self._cancel_page, limit, dry_run, on_progress
         )
+
+    async def requeue(self, *job_ids: str) -> Sequence[JobId]:
+        """Make poisoned and cancelled jobs pending again. Returns their ids.
+
+        Without ids, requeues every poisoned job of the pool, some hundred at a time. Check a list that may be empty before it
+        is unpacked here: ``requeue(*[])`` is a call without ids.
+        """
+        await self.get()
+        if job_ids:
+            return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids])
+        from drumbeat.pool.bulk import requeue_poisoned
+
+        return await requeue_poisoned(self._store, self.pool_id)
 
     async def requeue_where(
         self,

@@ -12,6 +12,7 @@ from drumbeat.pool.envelope import needs_envelope, open_envelope, seal
 from drumbeat.pool.large.values import MOST_LARGE, LargeValues, fetch_value
 from drumbeat.pool.middleware import AttemptCall, MiddlewareChain, OutgoingJob
 from drumbeat.pool.payload import MOST_BYTES, as_json
+from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)
 
@@ -21,29 +22,29 @@ SendBlocking = Callable[[Sequence[NewJob]], Sequence[JobId]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPlugins:
-    """The middleware of this process and its place of large values; both can be missing."""
+    """The middleware and the storage of large values (``large``) of this process; each can be missing."""
 
     middleware: MiddlewareChain | None = None
     large: LargeValues | None = None
 
     @property
     def most_bytes(self) -> int:
-        """The largest payload or result, in bytes of JSON."""
+        """The largest size of a payload or result, in bytes of JSON."""
         return MOST_BYTES if self.large is None else MOST_LARGE
 
     def with_middleware(self, members: Sequence[object]) -> "PoolPlugins":
-        """Return the plugins with more middleware after their own. Raises InvalidInput for an object without any hook."""
+        """Return plugins with ``members`` added after the middleware. Raises InvalidInput for an object without any hook."""
         own = self.middleware.members if self.middleware else ()
         return replace(self, middleware=MiddlewareChain([*own, *members])) if members else self
 
     async def prepare(self) -> None:
-        """Give the store its id for large values, so that the first push in a transaction of the caller need not write it: in
-        SQLite, that would wait for the end of this transaction."""
+        """Write the store's id for large values, if there is none yet. Otherwise the first push in a transaction of the caller
+        would write it and, in SQLite, wait for that same transaction to end."""
         if self.large is not None:
             await self.large.store_id()
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob], send: Send) -> Sequence[JobId]:
-        """Push jobs by ``send``, with the headers that middleware adds, and with large payloads stored outside the store."""
+        """Push jobs by calling ``send``, with the headers that middleware adds, and with large payloads outside the store."""
         if not jobs or self.middleware is None or not self.middleware.has("before_push", "after_push"):
             return await send(_escaped(jobs) if self.large is None else await self.large.store_jobs(pool_id, jobs))
 
@@ -53,8 +54,8 @@ class PoolPlugins:
         return await self.middleware.around_push(pool_id, jobs, send_with_headers)
 
     def push_blocking(self, pool_id: PoolId, jobs: Sequence[NewJob], send: SendBlocking) -> Sequence[JobId]:
-        """Push jobs by ``send``, like ``push``, but without a coroutine: async hooks are skipped, and payloads stay inline.
-        Raises InvalidInput for a payload that is too large for that."""
+        """Push jobs like ``push``, but without awaiting anything: async hooks are skipped, and payloads stay in the store.
+        Raises InvalidInput for a payload that is too large for the store."""
         if self.large is not None:
             for job in jobs:
                 as_json(job.payload)
@@ -70,8 +71,8 @@ class PoolPlugins:
         return _with_headers(jobs, headers)
 
     async def opened(self, job: Job, most: int = MOST_LARGE) -> Job:
-        """Return a job with its payload and result as they were pushed and returned. A large value of more than ``most`` bytes
-        stays a reference, and so does one that cannot be read; that is logged."""
+        """Return a job with its payload as it was pushed, and its result as the handler returned it. A large value stays a
+        reference if it has more than ``most`` bytes, or if it cannot be read, which is logged."""
         if not needs_envelope(job.payload) and not needs_envelope(job.result):
             return job
         return replace(job, payload=await self._shown(job, job.payload, most), result=await self._shown(job, job.result, most))
@@ -92,18 +93,28 @@ class PoolPlugins:
             return job
         return replace(job, payload=await fetch_value(self.large, open_envelope(job.payload)))
 
-    async def opened_claims(self, jobs: Sequence[Job], poison: Callable[[Job, str], Awaitable[None]]) -> Sequence[Job]:
-        """Return claimed jobs with their payloads. A job whose payload is lost is given to ``poison``, with the reason."""
+    async def opened_claims(
+        self,
+        jobs: Sequence[Job],
+        poison: Callable[[Job, str], Awaitable[None]],
+        settle: Callable[[Sequence[JobOutcome]], Awaitable[object]],
+    ) -> Sequence[Job]:
+        """Return claimed jobs with their payloads. Calls ``poison`` for a job whose payload is lost, and leaves it out. If a
+        payload cannot be read now, or if the caller is cancelled, calls ``settle`` to release all jobs before this raises."""
         opened: list[Job] = []
-        for job in jobs:
-            try:
-                opened.append(await self.opened_payload(job))
-            except LargeLost as exc:
-                await poison(job, str(exc))
+        try:
+            for job in jobs:
+                try:
+                    opened.append(await self.opened_payload(job))
+                except LargeLost as exc:
+                    await poison(job, str(exc))
+        except BaseException:
+            await _release(jobs, settle)
+            raise
         return opened
 
     async def tell_poisoned(self, jobs: Sequence[Job]) -> None:
-        """Call the hook ``on_poison`` for those of the jobs that are poisoned, because their workers crashed."""
+        """Call the hook ``on_poison`` for each of these jobs that is now poisoned. Their workers have crashed."""
         if self.middleware is None:
             return
         for job in jobs:
@@ -118,8 +129,8 @@ class PoolPlugins:
         return await fetch_value(self.large, open_envelope(job.result)) if needs_envelope(job.result) else job.result
 
     async def sealed_result(self, job: Job, result: Any) -> Any:
-        """Convert a result to what is stored. If the place of large values does not answer, a result that fits is stored
-        inline. Raises InvalidInput; LargeUnavailable for a result that does not fit."""
+        """Convert a result to what is stored. If the storage of large values does not answer, a large result stays in the store
+        if it fits there. Raises InvalidInput; LargeUnavailable for a result that does not fit."""
         value = as_json(result, "result", self.most_bytes)
         if self.large is None:
             return seal(value)
@@ -132,6 +143,15 @@ class PoolPlugins:
             return seal(value)
 
 
+async def _release(jobs: Sequence[Job], settle: Callable[[Sequence[JobOutcome]], Awaitable[object]]) -> None:
+    """Return claimed jobs to the queue without counting an attempt. If the store does not answer, that is logged."""
+    try:
+        await settle([JobOutcome(token=job.token, outcome=AttemptOutcome.RELEASED) for job in jobs])
+    except Exception as exc:
+        said = "failed to release %d claimed jobs: %s; they are retried when their leases run out"
+        log.warning(said, len(jobs), describe(exc))
+
+
 def _with_headers(jobs: Sequence[NewJob], headers: Sequence[dict[str, str]]) -> Sequence[NewJob]:
     if any(headers):
         return [replace(job, payload=seal(job.payload, each)) for job, each in zip(jobs, headers, strict=True)]
@@ -139,7 +159,7 @@ def _with_headers(jobs: Sequence[NewJob], headers: Sequence[dict[str, str]]) -> 
 
 
 def _escaped(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-    """Return the jobs, with those payloads in an envelope that would be taken for one."""
+    """Return the jobs, with each payload that would be taken for an envelope put into an envelope."""
     payloads = jobs.payloads if isinstance(jobs, AlikeJobs) else [job.payload for job in jobs]
     for payload in payloads:
         if needs_envelope(payload):

@@ -69,6 +69,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         self._clock = clock
         self._who = WorkerId(who)
         self._on_push = on_push
+        self.create_missing: Callable[[], Awaitable[object]] = partial(self.create, exist_ok=True)  #: called by a push
         self._claimable = ClaimableTypes(store.pools, store.jobs, self.pool_id, clock)
 
     async def create(
@@ -141,7 +142,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             )
 
     async def _engine_settings(self, engine: str | None) -> dict[str, str]:
-        """Return the field of the policy that stores the engine. Raises InvalidSettings."""
+        """Check an engine and return it as a field of the pool's policy; empty for None. Raises InvalidSettings."""
         if engine is None:
             return {}
         engine_names(engine)
@@ -184,7 +185,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         try:
             return await self._store.queue.push(self.pool_id, jobs)
         except NotFound:
-            await self.create(exist_ok=True)
+            await self.create_missing()
             return await self._store.queue.push(self.pool_id, jobs)
 
     async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
@@ -201,22 +202,26 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         capabilities: Sequence[str] = (),
         types: Sequence[str] = (),
     ) -> Sequence[Job]:
-        """Claim up to ``limit`` jobs; ``types`` and ``capabilities`` say what the caller can run (no types: every type)."""
+        """Claim up to ``limit`` jobs; ``types`` and ``capabilities`` say what the caller can run (no types: every type). A job
+        that must run alone is returned by itself; with a ``limit`` above 1, only if no other job can be claimed.
+        Raises LargeUnavailable if a large payload cannot be read now; then all claimed jobs return to the queue."""
         claimable = await self._claimable.of(names("types", types))
         if claimable is None:
             return []
+        holder = self._holder(WorkerId(check_text("worker_id", worker_id)) if worker_id else self._who)
         claimed = await self._store.queue.claim(
             ClaimRequest(
                 pool_id=self.pool_id,
-                holder=self._holder(WorkerId(check_text("worker_id", worker_id)) if worker_id else self._who),
+                holder=holder,
                 lease=check_duration("lease", lease),
                 limit=check_count("limit", limit),
-                alone=limit == 1,
+                alone=True,
                 capabilities=names("capabilities", capabilities),
                 types=claimable,
             )
         )
-        return await self._plugins.opened_claims(claimed, partial(self.fail, fatal=True))
+        settle = partial(self._store.queue.settle, holder)
+        return await self._plugins.opened_claims(claimed, partial(self.fail, fatal=True), settle)
 
     async def complete(self, job: Job, result: Any = None) -> None:
         """Mark a claimed job as done. Raises StaleWrite if the job was taken back or claimed again meanwhile."""
@@ -364,11 +369,6 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
     async def cancel(self, *job_ids: str) -> Sequence[Job]:
         """Cancel jobs: pending jobs at once, running jobs within about a second, when their worker polls for cancellations."""
         return await self._store.jobs.cancel([(await self._stored_job(job_id)).job_id for job_id in job_ids])
-
-    async def requeue(self, *job_ids: str) -> Sequence[JobId]:
-        """Make poisoned and cancelled jobs pending again; without ids, every poisoned job of the pool."""
-        await self.get()
-        return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids] or None)
 
     async def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts:
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.

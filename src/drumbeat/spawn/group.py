@@ -3,11 +3,12 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Awaitable, Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import timedelta
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from drumbeat.core.errors import InvalidInput, NotFound, SpawnCause, SpawnError, SpawnFailed, Unanswered
@@ -30,7 +31,10 @@ from drumbeat.spawn.interface import (
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 ENGINE: Final = "engine"  #: key in an instance's ``meta``: the name of the engine that runs it
+ENGINE_ANSWERS_WITHIN: Final = timedelta(seconds=15)  #: timeout for one engine's list, shorter than the one for all of them
 #: of several refusals, the first of these causes is reported: those that time alone may cure come first
 _CURABLE_FIRST = (
     SpawnCause.NO_CAPACITY,
@@ -96,7 +100,8 @@ class EngineGroup:
     async def _find(self, order: Order) -> Instance | None:
         """Return the worker's instance; None if no engine runs it.
 
-        Raises Unanswered if an engine that might run it does not answer, unless this is the worker's first start.
+        Raises Unanswered if an engine that might run it does not answer; but not at the worker's first start, as no engine can
+        run it then.
         """
         found = await self._reach(order.pool_id)
         for member, reached in found:
@@ -192,7 +197,7 @@ class EngineGroup:
         raise refused
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Let every engine that remembers refusals forget those of the pool."""
+        """Let every engine that remembers refusals forget them, so that starts for the pool are retried at once."""
         for member in self._members:
             if isinstance(member, ForgetsRefusals):
                 member.forget_refusals(pool_id)
@@ -228,14 +233,14 @@ class EngineGroup:
 
 
 async def _reached(member: Spawner, pool_id: PoolId | None) -> _Reached:
-    """Ask one engine for its instances. If it does not answer, the result lists the engine itself as silent."""
+    """Ask one engine for its instances. If the engine does not answer, it is itself a silent place in the result."""
+    name = member.traits.name
     try:
         if isinstance(member, ListsReachable):
-            return member, await member.list_reachable(pool_id)
-        pools = [pool_id] if pool_id is not None else await member.pools() if isinstance(member, ListsPools) else ()
-        return member, ReachableList(instances=[one for each in pools for one in await member.list(each)])
+            return member, await _in_time(name, member.list_reachable(pool_id))
+        pools = [pool_id] if pool_id is not None else await _pools_of(member)
+        return member, ReachableList(instances=[one for each in pools for one in await _in_time(name, member.list(each))])
     except SpawnError as exc:
-        name = member.traits.name
         place = SilentPlace(name=name, error=exc, may_hold=lambda row: not row.engine or name in row.engine.split(","))
         return member, ReachableList(instances=(), silent=[place], is_answered=False)
 
@@ -245,18 +250,33 @@ def _silent(found: Sequence[_Reached], row: Worker) -> list[_Silent]:
     return [(member, place.error) for member, reached in found for place in reached.may_hold(row)]
 
 
-async def _pools(member: ListsPools) -> Set[PoolId] | SpawnError:
+async def _pools(member: Spawner) -> Set[PoolId] | SpawnError:
     try:
-        return await member.pools()
+        return await _pools_of(member)
     except SpawnError as exc:
         return exc
 
 
+async def _pools_of(member: Spawner) -> Set[PoolId]:
+    """Return the pools with instances at one engine; none if the engine cannot list pools. Raises SpawnError."""
+    return await _in_time(member.traits.name, member.pools()) if isinstance(member, ListsPools) else set()
+
+
 async def _listed(member: Spawner, pool_id: PoolId) -> tuple[Spawner, Sequence[Instance] | SpawnError]:
     try:
-        return member, await member.list(pool_id)
+        return member, await _in_time(member.traits.name, member.list(pool_id))
     except SpawnError as exc:
         return member, exc
+
+
+async def _in_time(engine: str, asked: Awaitable[T]) -> T:
+    """Return an engine's answer. Raises Unanswered if it takes too long, so that the answers of other engines can be used."""
+    try:
+        async with asyncio.timeout(ENGINE_ANSWERS_WITHIN.total_seconds()):
+            return await asked
+    except TimeoutError as exc:
+        seconds = ENGINE_ANSWERS_WITHIN.total_seconds()
+        raise Unanswered(f"engine {engine} did not answer within {seconds:g} s; trying again at the next beat") from exc
 
 
 def _tagged(instance: Instance, member: Spawner) -> Instance:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from drumbeat.core.errors import InvalidInput, NotFound, Refused
-from drumbeat.core.job import AlikeJobs, IfFailed, JobId, JobStatus, NewJob
+from drumbeat.core.job import UNFINISHED, AlikeJobs, IfFailed, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
 
 FAILED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
+NEED_PARENTS = UNFINISHED | {JobStatus.POISONED}  #: jobs that may still run, so that their parents' results must be kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +51,8 @@ def state_after(parents: ParentCounts, *, after_any: bool, if_failed: IfFailed) 
 
 
 def state_when_requeued(parents: ParentCounts, *, after_any: bool, if_failed: IfFailed) -> FlowState:
-    """Return the state of a requeued job from the states of all its parents. It waits for unfinished and for failed parents;
-    with ``run`` failed parents count as done, and with ``skip`` they do not cancel it again."""
+    """Return the state of a requeued job from the states of all its parents. The job waits for unfinished and failed parents,
+    even if the policy is ``skip``, which would cancel a new job. With ``run``, failed parents count as done."""
     policy = IfFailed.BLOCK if if_failed is IfFailed.SKIP else if_failed
     return state_after(parents, after_any=after_any, if_failed=policy)
 
@@ -76,7 +77,7 @@ def has_links(jobs: Sequence[NewJob]) -> bool:
 
 
 def may_free_a_key(jobs: Sequence[NewJob]) -> bool:
-    """Whether one of these jobs may be skipped at once, since a parent has failed, and then leave its unique key to another."""
+    """Whether a job may be skipped at once (a parent has failed), so that another of these jobs can have its unique key."""
     if not has_links(jobs):
         return False
     keys = Counter(job.unique_key for job in jobs)
@@ -84,13 +85,13 @@ def may_free_a_key(jobs: Sequence[NewJob]) -> bool:
 
 
 def links_within(jobs: Sequence[NewJob]) -> Counter[JobId | None]:
-    """Count, by the chosen id of each parent among these jobs, its children among them."""
+    """Return how many children each of these jobs has in the same push, by its chosen id. Leaves out jobs without children."""
     together = {job.job_id for job in jobs if job.job_id is not None}
     return Counter[JobId | None](parent for job in jobs for parent in dict.fromkeys(job.after) if parent in together)
 
 
 def parents_first(jobs: Sequence[NewJob]) -> list[int]:
-    """Return the positions of the jobs so that each job comes after its parents in the same push, and otherwise in order.
+    """Return the positions of the jobs in an order in which parents come before children; other jobs keep their order.
     Raises InvalidInput if jobs wait for each other in a circle."""
     places: dict[JobId, int] = {}
     for place, job in enumerate(jobs):
@@ -132,12 +133,12 @@ def no_parent(parent: JobId) -> NotFound:
 
 
 def has_unfinished(pool_id: PoolId) -> Refused:
-    """Return the error for the deletion of a pool that has unfinished jobs, which were not to be deleted."""
+    """Return the error for deleting a pool that has unfinished jobs, if the caller did not ask to delete them too."""
     return Refused(f"pool {pool_id!r} has unfinished jobs; cancel them, or delete them too (--unfinished)")
 
 
 def needed_elsewhere(pool_id: PoolId, child: JobId, child_pool: PoolId) -> Refused:
-    """Return the error for the deletion of a pool while an unfinished job of another pool has a parent in it."""
+    """Return the error for deleting a pool that has a parent of an unfinished job of another pool."""
     return Refused(
         f"pool {pool_id!r} cannot be deleted yet: job {child!r} of pool {child_pool!r} has not ended and needs a job of this "
         f"pool; let it end, or cancel it: drumbeat pool cancel {child_pool} {child}"

@@ -25,8 +25,11 @@ async def prune_all(
     older_than: timedelta,
     on_progress: Callable[[int], object] | None = None,
 ) -> Counter[Prunable]:
-    """Delete all rows of these pools and kinds that are older than ``older_than``. Returns the number of rows by kind."""
-    deleted, now = Counter(dict.fromkeys(kinds, 0)), asyncio.get_running_loop().time
+    """Delete all rows of these pools and kinds that are older than ``older_than``. Returns the number of rows by kind.
+
+    Poisoned jobs come first, because their parents can be deleted only after them."""
+    ordered = sorted(kinds, key=lambda kind: kind is not Prunable.POISONED)
+    deleted, now = Counter(dict.fromkeys(ordered, 0)), asyncio.get_running_loop().time
     for pool_id, what in itertools.product(pools, [*deleted]):
         more = True
         while more:

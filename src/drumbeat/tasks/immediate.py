@@ -52,7 +52,7 @@ class ImmediateQueue:
         for job in self.jobs:
             if job.job_id == job_id:
                 return job
-        raise NotFound(f"no job {job_id!r} was pushed in this immediate mode")
+        raise NotFound(f"no job {job_id!r}: drumbeat.testing.immediate knows only the jobs pushed in its own block")
 
     async def ajob(self, pool: str, job_id: str) -> Job:
         return self.job(pool, job_id)
@@ -74,7 +74,7 @@ class ImmediateQueue:
         """Do nothing: the job has ended."""
 
     def push_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
-        """Run the jobs of a workflow, which come after their parents, in order; a job that was pushed is left out."""
+        """Run the jobs of a workflow in order (parents come first); a job that was pushed before is not run again."""
         for planned in self._not_pushed(jobs):
             job, parents = self._after_parents(planned)
             if job.status is JobStatus.PENDING:
@@ -110,7 +110,7 @@ class ImmediateQueue:
         return [planned for planned in jobs if planned.new.job_id not in known]
 
     def _after_parents(self, planned: PlannedJob) -> tuple[Job, Sequence[Job]]:
-        """Return a job with the results of its parents as arguments, and its parents. It is pending if it can run now."""
+        """Return a job, with its parents' results as arguments, and the parents. The job is pending if it can run now."""
         new, job = planned.new, self._new(planned.pool, planned.new)
         if not new.after:
             return job, ()

@@ -12,10 +12,13 @@ from typing import Any, Literal, TypedDict
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, NewJob, RateLimit
 from drumbeat.core.plain import short_repr
-from drumbeat.pool.job_options import new_job
+from drumbeat.pool.job_options import check_unique_key, new_job
+from drumbeat.pool.typed_values import Convert
+from drumbeat.pool.worker.task_call import TaskParameters
 from drumbeat.tasks.queue import DEFAULT_POOL as DEFAULT_POOL
 
 _OTHER_OPTIONS = frozenset({"pool", "name", "store", "unique", "rate", "cron", "every", "tz", "missed"})
+_CONVERSIONS = (None, "r", "s", "a")  #: of a field in the key of ``unique``
 _RATE_UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
@@ -43,7 +46,7 @@ class TaskOptions(PushOptions, total=False):
     cron: str  #: push a job at the times of this cron expression, such as "0 3 * * *"
     every: timedelta | float  #: push a job at this interval, instead of ``cron``
     tz: str  #: the time zone of ``cron``, such as "Europe/Berlin"; default: UTC
-    missed: Literal["skip", "once", "all"]  #: what to do with ticks that no process was there to push; default: once
+    missed: Literal["skip", "once", "all"]  #: what to do with ticks at which no process was running; default: once
 
 
 def template(name: str, options: Mapping[str, Any]) -> NewJob:
@@ -66,30 +69,66 @@ def template(name: str, options: Mapping[str, Any]) -> NewJob:
 
 
 def check_unique(name: str, unique: Any, parameters: Mapping[str, inspect.Parameter]) -> bool | str:
-    """Return the option ``unique``. Raises InvalidInput if it is neither a bool nor a key that names parameters."""
+    """Return the option ``unique``. Raises InvalidInput unless it is a bool, or a key in which each {field} is a parameter."""
     if isinstance(unique, bool):
         return unique
     expected = f"task {name}: expected unique to be True or a key with parameters, such as 'mail:{{to}}'"
     try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(unique) if field is not None]
+        fields = [field for field in string.Formatter().parse(unique) if field[1] is not None]
     except (TypeError, ValueError) as exc:
         raise InvalidInput(f"{expected}; got {short_repr(unique)}") from exc
-    for field in fields:
+    for _, field, form, conversion in fields:
         if field not in parameters:
             raise InvalidInput(f"{expected}; got the field {field!r}, but the parameters are {', '.join(parameters)}")
+        if "{" in str(form):
+            raise InvalidInput(f"{expected}; got a field within the format of the field {field!r}; write the format itself")
+        if conversion not in _CONVERSIONS:
+            raise InvalidInput(
+                f"{expected}; got the conversion !{conversion} of the field {field!r}, but there are only !r, !s and !a"
+            )
     return str(unique)
 
 
-def unique_key(name: str, unique: bool | str, signature: inspect.Signature, payload: Mapping[str, Any]) -> str | None:
-    """Return the unique key of a job with this payload; None if the task's jobs need not be unique."""
+def unique_key(name: str, unique: bool | str, parameters: TaskParameters, payload: Mapping[str, Any]) -> str | None:
+    """Return the unique key of a job with this payload; None if the task's jobs need not be unique. Raises InvalidInput if
+    an argument does not fit the format of its field, or the key is too long."""
     if unique is False:
         return None
-    bound = signature.bind(*payload["args"], **payload["kwargs"])
+    bound = parameters.signature.bind(*payload["args"], **payload["kwargs"])
+    given = dict(bound.arguments)
     bound.apply_defaults()
     if isinstance(unique, str):
-        return unique.format(**bound.arguments)
+        return _formatted_key(name, unique, bound.arguments, {each: parameters.by_name.get(each) for each in given})
     written = json.dumps(bound.arguments, sort_keys=True, default=repr)
     return f"{name}:{hashlib.sha256(written.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def _formatted_key(name: str, unique: str, arguments: Mapping[str, Any], converts: Mapping[str, Convert | None]) -> str:
+    """Return a unique key with these arguments. If their JSON does not fit the key's formats, as in ``{day:%Y}``, they are
+    converted to the types of the parameters; ``converts`` has the parameters that are not defaults. Raises InvalidInput."""
+    try:
+        key = unique.format(**arguments)
+    except (TypeError, ValueError):
+        key = _typed_key(name, unique, arguments, converts)
+    try:
+        return check_unique_key(key)
+    except InvalidInput as exc:
+        raise InvalidInput(f"task {name}: {exc}; or set unique to True, which makes a short key of all arguments") from exc
+
+
+def _typed_key(name: str, unique: str, arguments: Mapping[str, Any], converts: Mapping[str, Convert | None]) -> str:
+    typed = dict(arguments)
+    try:
+        for each, convert in converts.items():
+            if convert is not None:
+                typed[each] = convert(arguments[each])
+        return unique.format(**typed)
+    except (TypeError, ValueError, InvalidInput) as exc:
+        got = short_repr([*arguments.values()])
+        raise InvalidInput(
+            f"task {name}: the unique key {unique!r} cannot be made of the arguments {got}: {exc}; "
+            "leave the formats out of the key, or annotate the parameters with types that have them"
+        ) from exc
 
 
 def _rate(value: Any) -> Any:

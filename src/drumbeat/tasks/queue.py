@@ -4,11 +4,14 @@ import logging
 import os
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from drumbeat.core.errors import NotFound
 from drumbeat.core.job import Job, JobId, NewJob
 from drumbeat.loop_thread import LoopThread, refuse_in_loop
 from drumbeat.pool.flows import WorkflowProgress
@@ -35,7 +38,7 @@ class PlannedJob:
 
 
 class TaskQueue(Protocol):
-    """What a task needs of a queue: push jobs and read their state, from plain code and from coroutines (the names with a)."""
+    """What a task needs of a queue: push jobs and read their state. Methods whose names begin with ``a`` are for coroutines."""
 
     def push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]: ...
     async def apush(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]: ...
@@ -63,7 +66,7 @@ class StoreQueue:
         self.connection = connection
         self.loop = connection.loop = LoopThread()
         self._pools: dict[str, Pool] = {}
-        self._recorded: set[tuple[str, str]] = set()  #: pools and types of jobs whose handler is recorded in the pool
+        self._recorded = defaultdict[str, dict[str, str | None]](dict)  #: by pool and type: the handler recorded in the pool
 
     def push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
         return self.loop.run(self._push(pool, task, jobs))
@@ -76,7 +79,7 @@ class StoreQueue:
     ) -> Sequence[str] | Awaitable[Sequence[str]]:
         """Push jobs in the caller's open transaction; the result must be awaited if the connection is asynchronous.
 
-        Writes nothing on any other connection: in SQLite, that would wait for the caller's commit.
+        Writes nothing on any other connection: in SQLite, that write would wait for the caller's commit, which waits for it.
         """
         return self.pool(pool).push_jobs_on(connection, jobs)
 
@@ -100,7 +103,7 @@ class StoreQueue:
         await self.loop.run_async(self._cancel(pool, job_id))
 
     def push_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
-        """Push the jobs of a workflow, which come after their parents. Returns their ids by the ids that they were given."""
+        """Push the jobs of a workflow, given parents first. Returns each job's id in the store, by the id that it was given."""
         return self.loop.run(self._push_workflow(jobs))
 
     async def apush_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
@@ -119,12 +122,14 @@ class StoreQueue:
         await self.loop.run_async(self._workflows().cancel_workflow(workflow_id))
 
     def _workflows(self) -> Pool:
-        """Return a pool whose methods for workflows are used: they reach the jobs of all pools."""
+        """Return the pool to call workflow methods on. Any pool would do, because these methods reach the jobs of all pools."""
         return self.pool(DEFAULT_POOL)
 
     def pool(self, name: str) -> Pool:
         if name not in self._pools:
-            self._pools[name] = self.connection.pool(name)
+            pool = self.connection.pool(name)
+            pool.create_missing = partial(self._create_missing, pool)
+            self._pools[name] = pool
         return self._pools[name]
 
     def close(self) -> None:
@@ -138,17 +143,25 @@ class StoreQueue:
 
     async def _push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
         target = self.pool(pool)
-        if (pool, task.task_name) not in self._recorded:
+        if task.task_name not in self._recorded[pool]:
             await self._record(pool, [task])
         return await target.push_jobs(jobs)
 
     async def _record(self, pool: str, tasks: Iterable[TaskFunction]) -> None:
         """Record in a pool which function runs which type of job, unless that was done before."""
-        new = [task for task in tasks if (pool, task.task_name) not in self._recorded]
+        recorded = self._recorded[pool]
+        new = {task.task_name: task.handler_name for task in tasks if task.task_name not in recorded}
         if new:
-            handlers = {task.task_name: task.handler_name for task in new if task.handler_name is not None}
+            handlers = _importable(new)
             await self.connection.record_handlers(pool, handlers)
-            self._recorded.update((pool, task.task_name) for task in new)
+            recorded |= new
+
+    async def _create_missing(self, pool: Pool) -> None:
+        """Create a pool that was deleted since the first push to it, with the handlers of all tasks pushed to it before."""
+        try:
+            await pool.get()
+        except NotFound:
+            await self.connection.record_handlers(pool.pool_id, _importable(self._recorded[pool.pool_id]))
 
     async def _push_workflow(self, jobs: Sequence[PlannedJob]) -> Mapping[str, str]:
         ids: dict[str, str] = {}
@@ -172,7 +185,7 @@ class StoreQueue:
 
 
 def pool_batches(jobs: Sequence[PlannedJob]) -> Iterator[tuple[str, Sequence[PlannedJob]]]:
-    """Split jobs, which come after their parents, into few batches of one pool, so that parents are in no later batch."""
+    """Split jobs (parents come first) into few batches of one pool each; parents are in the same or an earlier batch."""
     left = [*jobs]
     while left:
         pool, batch, rest = left[0].pool, list[PlannedJob](), list[PlannedJob]()
@@ -187,14 +200,19 @@ def pool_batches(jobs: Sequence[PlannedJob]) -> Iterator[tuple[str, Sequence[Pla
         left = rest
 
 
+def _importable(handlers: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the handlers that workers of other processes can import."""
+    return {kind: handler for kind, handler in handlers.items() if handler is not None}
+
+
 def _renamed(new: NewJob, ids: Mapping[str, str]) -> NewJob:
-    """Return a job with the ids of its parents as they are in the store: another job may stand in for a unique one."""
+    """Return a job with its parents' ids in the store: a push can use an existing job with the same key for a unique parent."""
     after = tuple(JobId(ids.get(parent, parent)) for parent in new.after)
     return new if after == new.after else replace(new, after=after)
 
 
 class SharedQueues:
-    """The queues of this process, one for each store. A forked process begins without any and opens its own."""
+    """The queues of this process, one for each store. A forked process opens its own instead of using its parent's."""
 
     def __init__(self) -> None:
         self.replacement: TaskQueue | None = None  #: used instead of any store, such as in tests
@@ -203,11 +221,11 @@ class SharedQueues:
         os.register_at_fork(after_in_child=self._forget)
 
     def find(self, url: str | None) -> TaskQueue:
-        """Return the queue of the store at ``url``, or by default of DRUMBEAT_STORE or the settings file."""
+        """Return ``replacement`` if set, else the queue of the store at ``url`` (default: DRUMBEAT_STORE or settings file)."""
         return self.replacement or self.find_store(url)
 
     def find_store(self, url: str | None) -> StoreQueue:
-        """Return the queue of a store, like ``find``, even while ``replacement`` is used."""
+        """Return the queue of a store, like ``find``, but never ``replacement``."""
         key = url or os.environ.get(STORE_VARIABLE) or f"settings of {os.getcwd()}"
         found = self._queues.get(key)
         if found is None:
@@ -239,7 +257,7 @@ def _open(url: str | None) -> StoreQueue:
 
 
 def _close_all(process_id: int, queues: dict[str, StoreQueue]) -> None:
-    """Close queues, unless they belong to the parent of this process."""
+    """Close queues, unless another process opened them (the parent from which this process was forked)."""
     while queues and os.getpid() == process_id:
         queues.popitem()[1].close()
 

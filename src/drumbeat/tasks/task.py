@@ -167,8 +167,7 @@ class Task(TaskFunction, Generic[P, R]):
     def _with_keys(self, payloads: Sequence[Any], like: NewJob) -> Sequence[NewJob]:
         if self._unique is False:
             return AlikeJobs(payloads, like)
-        signature = self.parameters.signature
-        keys = [unique_key(self.task_name, self._unique, signature, payload) for payload in payloads]
+        keys = [unique_key(self.task_name, self._unique, self.parameters, payload) for payload in payloads]
         return [replace(like, payload=payload, unique_key=key) for payload, key in zip(payloads, keys, strict=True)]
 
     def _at(self, when: datetime) -> NewJob:
@@ -179,7 +178,7 @@ class Task(TaskFunction, Generic[P, R]):
 
 
 class CallableTask(Task[P, R], Generic[P, R, C, V]):
-    """A task as the decorator returns it. Called directly, it is the plain function."""
+    """A task as the decorator returns it. Calling it runs the function directly, without a job."""
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> V:
         result: V = self.function(*args, **kwargs)
@@ -192,7 +191,7 @@ def task_handlers(tasks: Iterable[Task[..., Any]]) -> dict[str, Handler]:
 
 
 class TaskDecorator(Protocol):
-    """Makes a task of a function. A JobContext that comes first is not an argument of a push."""
+    """Makes a task of a function. If its first parameter is a JobContext, the worker passes that one; a push leaves it out."""
 
     @overload
     def __call__(

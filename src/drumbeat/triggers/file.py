@@ -208,7 +208,9 @@ def _hook(target: str, folder: Path) -> str:
 def _worker(entry: Entry) -> WorkerMachine | None:
     if entry.machine not in set(BeatKind):
         if entry.input.pool_id is None:
-            raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine, got none")
+            raise InvalidSettings(
+                "input.pool_id: expected the pool whose workers run this FlatMachine, got none; add it below input"
+            )
         return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
     if entry.machines or entry.hooks:
         raise InvalidSettings(

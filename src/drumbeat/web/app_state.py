@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import Clock
 from drumbeat.web.feeds import Feeds
+from drumbeat.web.run_warnings import RunWarnings
 from drumbeat.web.settings import WebSettings
 from drumbeat.web.verdicts import Verdicts
 
@@ -28,6 +29,7 @@ class AppState:
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held during a simulation, so that only one runs at a time
     feeds: Feeds = field(init=False)  #: live updates of runs and pools, each read once for all viewers
     verdicts: Verdicts = field(init=False)
+    run_warnings: RunWarnings = field(default_factory=RunWarnings, init=False)
     _started: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:

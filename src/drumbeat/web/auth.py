@@ -116,14 +116,14 @@ class AuthMiddleware:
         )
 
     def _address(self, scope: Scope, headers: dict[str, str]) -> str:
-        """Return the client's IP address: the sender's; behind a local proxy (--name is set) the last in X-Forwarded-For."""
+        """Return the client's IP address; if a local proxy sent the request and --name is set, the last in X-Forwarded-For."""
         client = scope.get("client")
         peer = str(client[0]) if client else "unknown"
         forwarded = headers.get("x-forwarded-for", "")
         return forwarded.rpartition(",")[2].strip() if forwarded and self._settings.names and is_loopback(peer) else peer
 
     def _is_ours(self, host: str) -> bool:
-        """Whether the Host header names this server, against DNS rebinding. With tokens and no --name, any name is accepted."""
+        """Whether the Host header names this server, to stop DNS rebinding. With tokens but no --name, every name is ours."""
         if not self._settings.is_open and not self._settings.names:
             return True
         name = _hostname(host)
@@ -162,7 +162,7 @@ def _netloc(origin: str) -> str:
 
 async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
     method = scope.get("method", scope["type"])
-    log.info("answered %s %s before it reached the application: status %d", method, scope["path"][:200], answer.status_code)
+    log.info("refused %s %s with status %d", method, scope["path"][:200], answer.status_code)
     if scope["type"] == "http":
         await answer(scope, receive, send)
     elif "websocket.http.response" in scope.get("extensions", {}):

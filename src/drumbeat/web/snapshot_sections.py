@@ -11,6 +11,7 @@ from drumbeat.core.worker import WorkerId
 FAILED_BY_GUARDRAIL = frozenset({"RESOURCE_EXHAUSTION", "GUARDRAIL", "SERVER_QUEUE"})
 GUARDRAIL_COLOURS: Mapping[str, str] = {"warning": "yellow", "critical": "orange", "degraded": "yellow", "failed": "red"}
 MOST_CHANGES = 10
+_QUEUE = "Statements queue in the database server"  #: the same words as in the guardrails' decision
 _MOST_STEPS = 60  #: maximum number of search steps in the document; the newest are included
 
 
@@ -22,7 +23,8 @@ def guardrails(watched: LiveRun) -> dict[str, Any]:
     if watched.run.status in RUN_ENDED:
         state = "normal"
     if watched.run.completion_reason in FAILED_BY_GUARDRAIL:
-        state, message = "failed", "Resource exhaustion"
+        state = "failed"
+        message = _QUEUE if watched.run.completion_reason == "SERVER_QUEUE" else "Resource exhaustion"
     return {
         "state": state,
         "message": None if state == "normal" else message,

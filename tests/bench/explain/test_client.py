@@ -63,7 +63,7 @@ async def test_without_a_key_none_is_sent(endpoint: Endpoint) -> None:
     [
         (401, "refuses the key in DRUMBEAT_LANGUAGE_MODEL_KEY (HTTP 401)"),
         (403, "refuses the key in DRUMBEAT_LANGUAGE_MODEL_KEY (HTTP 403)"),
-        (404, "has no such address or model (HTTP 404); check url and model"),
+        (404, "has no such address or model (HTTP 404); check url and model in [language_model]"),
         (429, "refuses for now (HTTP 429): too many requests, or no budget left; try again later"),
         (302, "redirects to another address (HTTP 302), which is not followed"),
         (500, "failed (HTTP 500); try again later"),

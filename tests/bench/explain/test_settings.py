@@ -55,7 +55,7 @@ def test_a_url_that_would_give_the_key_away_or_lead_nowhere_is_refused(url: str)
 
 @pytest.mark.parametrize("url", ["https://user:secret@host/v1", "https://host/v1?key=secret", "https://host/#secret"])
 def test_a_url_with_a_secret_in_it_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(InvalidSettings, match="expected url without user, password") as refused:
+    with pytest.raises(InvalidSettings, match="without user, password") as refused:
         made(url=url)
 
     assert "secret" not in str(refused.value)

@@ -29,7 +29,7 @@ def test_many_points_become_few_and_every_peak_is_still_there(length: int) -> No
 
 @pytest.mark.parametrize("most", [1, 0, -1])
 def test_a_line_of_fewer_than_two_points_is_refused(most: int) -> None:
-    with pytest.raises(InvalidInput, match=f"at least 2 points .*, got {most}"):
+    with pytest.raises(InvalidInput, match=f"2 points or more, got {most}"):
         downsample([(n, float(n)) for n in range(5)], most)
 
 

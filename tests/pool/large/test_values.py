@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import LargeLost, LargeUnavailable, ResultExpired
-from drumbeat.core.job import JobId, JobStatus, NewJob
+from drumbeat.core.job import Job, JobId, JobStatus, NewJob
 from drumbeat.core.note import Note
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.envelope import open_envelope
@@ -220,6 +220,69 @@ async def test_an_attempt_without_its_payload_is_retried(place: Path) -> None:
 
     assert [each.error for each in ran] == ["no answer", None]
     assert await pool.result(job_id) == "x"
+
+
+def standing(jobs: Sequence[Job]) -> list[tuple[Any, ...]]:
+    """Whether each job can be claimed, and what has been counted against it."""
+    return [(job.status, job.attempts, job.failures, job.crashes, job.suspicions) for job in jobs]
+
+
+async def test_jobs_claimed_by_hand_while_a_payload_cannot_be_read_are_given_back(place: Path) -> None:
+    silent = Unreachable(place, 0)
+    pool = on(silent, HurriedClock())
+    ids = await pool.push_many([1, BIG, 3])
+    silent.failures = 100
+
+    for limit in (3, 2):
+        with pytest.raises(LargeUnavailable, match="no answer"):
+            await pool.claim_many(limit)
+        stored = [await pool.store.jobs.get(each) for each in ids]
+        assert standing(stored) == [(JobStatus.PENDING, 0, 0, 0, 0)] * 3
+
+    silent.failures = 0
+    assert [job.payload for job in await pool.claim_many(3)] == [1, BIG, 3]
+
+
+async def test_jobs_are_given_back_if_their_claim_is_cancelled_while_a_payload_is_read(place: Path) -> None:
+    reading = asyncio.Event()
+
+    class Slow(FilePlace):
+        async def read(self, key: str, most: int) -> bytes:
+            reading.set()
+            await asyncio.Event().wait()
+            return b""
+
+    pool = on(Slow(place), HurriedClock())
+    ids = await pool.push_many([1, BIG])
+    async with asyncio.TaskGroup() as group:
+        claim = group.create_task(pool.claim_many(2))
+        await reading.wait()
+        claim.cancel()
+
+    assert claim.cancelled()
+    assert standing([await pool.store.jobs.get(each) for each in ids]) == [(JobStatus.PENDING, 0, 0, 0, 0)] * 2
+
+
+async def test_the_first_error_is_raised_if_claimed_jobs_cannot_be_released(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HurriedClock()
+    store = MemoryStore(clock)
+
+    class Gone(FilePlace):
+        async def read(self, key: str, most: int) -> bytes:
+            store.fail_next(1)
+            raise LargeUnavailable("no answer")
+
+    large = LargeValues(place=Gone(place), store=store, clock=clock, max_inline=1024)
+    pool = TestPool(store, clock, "papers", PoolPlugins(large=large))
+    await pool.push(BIG)
+
+    with pytest.raises(LargeUnavailable, match="no answer"):
+        await pool.claim()
+
+    assert "failed to release 1 claimed jobs: " in caplog.text
+    assert "they are retried when their leases run out" in caplog.text
 
 
 async def test_a_process_without_the_setting_is_told_to_set_it(pool: TestPool, clock: ManualClock) -> None:

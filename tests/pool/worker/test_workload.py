@@ -1141,6 +1141,80 @@ async def test_a_job_claimed_ahead_that_was_taken_away_is_not_begun(shop: Shop) 
         assert {job.job_id for job in other} == {first, second}
 
 
+async def test_the_next_job_runs_after_a_job_that_was_taken_away_before_it_began(shop: Shop) -> None:
+    gate = Gate()
+    first, taken, last = await shop.desk.push_many(["first", "taken", "last"], max_attempts=1)
+
+    async with shop.working(shop.workload(gate, prefetch=2)):
+        released = JobOutcome(token=(await shop.job(taken)).token, outcome=AttemptOutcome.RELEASED)
+        await shop.store.queue.settle(me(), [released])
+        assert await shop.desk.claim() is not None
+        gate.open.set()
+        gate.open = asyncio.Event()
+        await settle()
+        assert gate.begun == ["first", "last"]
+        gate.open.set()
+        await settle()
+
+        assert gate.cancelled == []
+        assert [await shop.status(each) for each in (first, last)] == [JobStatus.DONE] * 2
+
+
+async def test_the_next_job_runs_after_a_job_that_did_not_begin_before_its_lease_ran_out(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, begin = Gate(), shop.store.queue.begin
+    lost: list[Token] = []
+
+    async def never_for_lost(holder: Holder, tokens: list[Token]) -> Any:
+        if {*tokens} & {*lost}:
+            raise StoreUnavailable("no answer")
+        return await begin(holder, tokens)
+
+    async def no_renewal(*_: Any) -> Any:
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(shop.store.queue, "begin", never_for_lost)
+    monkeypatch.setattr(shop.store.queue, "renew", no_renewal)
+    early = await shop.desk.push("early", max_attempts=1)
+    async with shop.working(shop.workload(gate, prefetch=2, lease=seconds(20))):
+        late = await shop.desk.push("late", max_attempts=1)
+        await settle()
+        lost.append((await shop.job(late)).token)
+        await shop.passes(15)
+        last = await shop.desk.push("last", max_attempts=1)
+        await settle()
+        gate.open.set()
+        gate.open = asyncio.Event()
+        for _ in range(60):
+            await shop.passes(0.1)
+        assert gate.begun == ["early", "last"]
+        gate.open.set()
+        await settle()
+
+        assert gate.cancelled == []
+        assert [await shop.status(each) for each in (early, last)] == [JobStatus.DONE] * 2
+
+
+async def test_a_job_that_its_worker_claims_again_after_losing_it_runs_once_at_a_time(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("again")
+    workload = shop.workload(gate, concurrency=2)
+
+    async with shop.working(workload):
+        await shop.store.queue.release(me(), "somebody thought it lost")
+        await settle()
+
+        assert (gate.begun, gate.cancelled, workload.in_flight.running) == (["again"] * 2, ["again"], 1)
+        gate.open.set()
+        await settle()
+        assert await shop.status(job_id) is JobStatus.DONE
+        assert workload.in_flight.held_count == 0
+    assert f"job {job_id} was taken from this worker, which has claimed it again; stopping its earlier handler" in caplog.text
+
+
 def test_a_job_that_must_run_alone_is_claimed_only_when_no_other_outcome_is_left_to_write() -> None:
     held = InFlight(WorkPlan(concurrency=100), ManualClock(), timedelta(minutes=1))
     held.next_is_alone = True

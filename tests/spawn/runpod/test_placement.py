@@ -98,7 +98,9 @@ async def test_a_refusal_that_is_the_same_everywhere_is_the_requests_fault() -> 
     async with rigged(cards=CARDS, stock=dict(STOCK)) as rig:
         rig.simulator.faults.append(Answers(operation="createPod", status=400, detail="env is too long", times=99))
 
-        with pytest.raises(SpawnFailed, match="refused at 4 places, at one with: HTTP 400: env is too long") as caught:
+        with pytest.raises(
+            SpawnFailed, match="refused each of 4 GPU types and data centres tried, one with: HTTP 400: env is too long"
+        ) as caught:
             await rig.spawner.spawn(order())
 
         assert caught.value.cause is SpawnCause.BAD_REQUEST

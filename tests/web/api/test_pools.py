@@ -127,6 +127,15 @@ class TestJobs:
         assert [each["job_id"] for each in (*listed["items"], *rest["items"])] == many.json()["job_ids"]
         assert rest["next"] is None
 
+    async def test_an_empty_list_of_jobs_to_requeue_is_refused(self, api: httpx.AsyncClient) -> None:
+        before = (await api.get(f"{JOBS}/one")).json()["job"]["status"]
+
+        answer = await api.post(f"{JOBS}/requeue", json={"job_ids": []})
+
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "job_ids")
+        assert "leave job_ids out to requeue all poisoned jobs" in answer.json()["errors"][0]["detail"]
+        assert (await api.get(f"{JOBS}/one")).json()["job"]["status"] == before
+
     async def test_poisoned_jobs_are_requeued_and_pending_ones_cancelled(self, api: httpx.AsyncClient) -> None:
         poisoned = (await api.get(JOBS, params={"status": "poisoned"})).json()["items"]
 

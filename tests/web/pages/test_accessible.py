@@ -44,7 +44,7 @@ async def test_a_dialog_is_accessible_light_and_dark(page: Page, path: str, head
     await check_accessible_light_and_dark(page)
 
 
-@pytest.mark.parametrize("button", ["worker-0: gone", "Delete"])
+@pytest.mark.parametrize("button", ["worker-0: terminated", "Delete"])
 async def test_a_runs_dialog_is_accessible_light_and_dark(browser: Browser, with_a_run: Served, button: str) -> None:
     async with browsing(browser, with_a_run.address) as (page, _):
         await asked(page, f"/runs/{RUN}", "a run", button)

@@ -84,12 +84,16 @@ BEST = {"connections": 40, "qps": 900.0}
     ("told", "words"),
     [
         ({}, None),
-        ({"best": BEST}, "above 40 connections"),
+        ({"best": BEST}, "40 connections or more"),
         (
             {"best": BEST, "steps": [(30, "STABLE"), (60, "DEGRADED"), (50, "DEGRADED"), (20, "DEGRADED")]},
-            "40 to 50 connections",
+            "40 to 49 connections",
         ),
-        ({"best": BEST, "knee": FOUND, "result": {"knee": FOUND}}, "40 connections (linear scaling would need 36.2)"),
+        ({"best": BEST, "steps": [(41, "DEGRADED")]}, "40 connections"),
+        (
+            {"best": BEST, "knee": FOUND, "result": {"knee": FOUND}},
+            "40 connections (with linear scaling, 36.2 would give the same throughput)",
+        ),
         ({"best": BEST, "result": {"knee": None}, "badge": "BOUNDED_MAX"}, "not reached"),
         ({"result": {"knee": None}}, None),
     ],

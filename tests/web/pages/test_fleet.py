@@ -7,6 +7,8 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.store import open_store
+from drumbeat.store.interface import PoolChange
+from drumbeat.web.pages.fleet_policy import CHANGED_MEANWHILE
 from web.pages.browsing import check_accessible, followed, opened, picture
 from web.pages.scene import RENDER
 from web.pages.served import Served
@@ -92,11 +94,22 @@ async def test_a_wrong_policy_is_named_at_its_field_and_a_right_one_is_kept(page
     assert kept.policy["handlers"] == {"": "command:true"}
 
 
+async def test_a_policy_that_was_changed_while_its_page_was_open_is_not_overwritten(page: Page, served: Served) -> None:
+    async with open_store(served.store) as store:
+        home = await store.pools.create(pool("contested", PoolKind.FLEET, policy="fixed"))
+        await opened(page, "/fleet/contested/policy", "Policy of contested")
+        await store.pools.change(home.pool_id, PoolChange(policy={"workers": 3}))
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_text(CHANGED_MEANWHILE)).to_be_visible()
+        assert (await store.pools.get(home.pool_id)).policy == {"policy": "fixed", "workers": 3}
+        await store.pools.delete(home.pool_id)
+
+
 async def test_a_policy_is_simulated_on_the_built_in_day_and_on_a_trace_of_ones_own(page: Page) -> None:
     await opened(page, "/simulate", "Simulate a policy")
     await page.get_by_role("button", name="Simulate").click()
     outcome = page.get_by_role("region", name="Simulation result")
-    await expect(outcome.get_by_role("row").filter(has_text="cost compared with an ideal fleet")).to_be_visible()
+    await expect(outcome.get_by_role("row").filter(has_text="cost ÷ cost of an ideal fleet")).to_be_visible()
     await check_accessible(page)
     await picture(page, "simulated")
 
@@ -112,7 +125,7 @@ async def test_a_policy_is_simulated_on_the_built_in_day_and_on_a_trace_of_ones_
 
 async def test_a_number_that_cannot_be_is_named_at_its_field(page: Page) -> None:
     await opened(page, "/simulate", "Simulate a policy")
-    await page.get_by_label("Worker startup (s)").fill("0")
+    await page.get_by_label("Worker startup time (s)").fill("0")
     await page.get_by_role("button", name="Simulate").click()
 
     await expect(page.locator(".q-field--error")).to_contain_text("expected a number above 0")

@@ -85,7 +85,7 @@ async def test_a_pool_that_is_not_there_is_said_to_be_missing(page: Page) -> Non
 
 
 async def test_a_reader_is_told_to_be_one(reader: Page) -> None:
-    await expect(reader.get_by_label("Your role: reader")).to_be_visible()
+    await expect(reader.get_by_label("Your role: read-only")).to_be_visible()
 
 
 async def test_logging_out_leads_to_the_login_and_ends_what_is_open_elsewhere(reader: Page, guarded: Served) -> None:

@@ -23,6 +23,7 @@ from drumbeat.client import Pool
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.event import EventType
 from drumbeat.core.job import AttemptOutcome, Job, JobId, JobStatus
+from drumbeat.core.job_step import StepKind
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, RunStatus
 from drumbeat.fleet.explain import inputs
@@ -58,6 +59,7 @@ def in_fleet(pattern: str) -> set[str]:
     [
         (plain_words.JOB_STATUSES, JobStatus),
         (plain_words.ATTEMPT_OUTCOMES, AttemptOutcome),
+        (plain_words.STEP_KINDS, StepKind),
         (plain_words.MISSED_TICKS, MissedTicks),
         (plain_words.TRIGGER_TYPES, TriggerType),
         (plain_words.TRIGGER_ACTIONS, BeatKind),

@@ -97,7 +97,7 @@ async def test_a_pool_tells_what_is_done_and_is_paused_and_goes_on(page: Page) -
     await opened(page, "/pools/mail", "mail")
     await expect(page.get_by_label("Done", exact=True)).to_have_text("12")
     await expect(page.get_by_label("Cancelled", exact=True)).to_have_text("1")
-    await expect(page.get_by_label("Finished per minute")).to_have_text("0")
+    await expect(page.get_by_label("Done or poisoned per minute")).to_have_text("0")
 
     await page.get_by_role("button", name="Pause").click()
     await expect(page.get_by_label("Paused", exact=True)).to_have_text("yes")
@@ -157,13 +157,13 @@ async def test_the_steps_of_a_job_are_on_its_page(page: Page, served: Served) ->
     await expect(page.get_by_role("cell", name="charge", exact=True)).to_be_visible()
     await expect(page.get_by_role("cell", name='{"charged": 7}')).to_be_visible()
     await expect(page.get_by_role("cell", name="approval", exact=True)).to_be_visible()
-    await expect(page.get_by_role("button", name="Answer approval")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Send event approval")).to_have_count(0)
     await check_accessible(page)
-    await page.get_by_role("button", name="Answer address").click()
+    await page.get_by_role("button", name="Send event address").click()
     await page.get_by_label("Value (JSON)").fill('{"street": "Main"}')
     await page.get_by_role("button", name="Send", exact=True).click()
     await expect(page.get_by_role("cell", name='{"street": "Main"}')).to_be_visible()
-    await expect(page.get_by_role("button", name="Answer address")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Send event address")).to_have_count(0)
 
 
 async def test_jobs_come_by_pages(page: Page) -> None:
@@ -221,9 +221,9 @@ async def test_jobs_are_changed_by_filter_after_a_preview_and_an_error_group_is_
         await page.get_by_label("Type", exact=True).fill("sms")
         await page.get_by_label("New priority (higher first)").fill("7")
         await page.get_by_role("button", name="Preview").click()
-        await page.get_by_role("button", name="Prioritise 1 jobs").click()
-        await page.get_by_role("alertdialog").get_by_role("button", name="Prioritise 1 jobs").click()
-        await expect(page.get_by_role("status").filter(has_text="1 of 1 jobs prioritised.")).to_be_visible()
+        await page.get_by_role("button", name="Prioritise 1 job").click()
+        await page.get_by_role("alertdialog").get_by_role("button", name="Prioritise 1 job").click()
+        await expect(page.get_by_role("status").filter(has_text="1 of 1 job prioritised.")).to_be_visible()
         [sms] = await store.jobs.list(home.pool_id, job_type="sms")
         assert sms.priority == 7
 

@@ -63,7 +63,7 @@ async def test_a_run_is_made_from_a_template_watched_live_and_read_afterwards(pa
 
     await expect(page.locator(".bubble.now")).to_have_text("Measurement", timeout=LIVE_MS)
     await expect(page.locator('[data-health="healthy"]')).to_have_count(2)
-    await expect(page.get_by_text("FIXED: 2 workers with 2 connections each")).to_be_visible()
+    await expect(page.get_by_text("2 workers with 2 connections each (FIXED)")).to_be_visible()
     await expect(page.get_by_text("At max workers (2/2)")).to_be_visible()
     await expect(page.get_by_label("p95", exact=True)).to_contain_text("ms", timeout=LIVE_MS)
     await check_accessible(page)
@@ -111,17 +111,17 @@ async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page
 async def test_a_search_shows_its_steps_and_that_bounds_were_the_limit(page: Page, runs: Runs) -> None:
     run_id = await runs.started(SEARCH)
     await opened(page, f"/runs/{run_id}", SEARCH)
-    await expect(page.get_by_label("step ends in")).to_contain_text("s", timeout=LIVE_MS)
-    await expect(page.get_by_label("best so far")).to_contain_text("at", timeout=LIVE_MS)
+    await expect(page.get_by_label("Step ends in")).to_contain_text("s", timeout=LIVE_MS)
+    await expect(page.get_by_label("Best so far")).to_contain_text("at", timeout=LIVE_MS)
     await expect(page.get_by_label("Maximum connections found", exact=True)).to_contain_text("Best so far: ")
     await picture(page, "run-find-max")
 
     await expect(page.locator(".bubble.good")).to_have_text("Completed", timeout=LIVE_MS)
 
     await expect(page.get_by_label("Maximum connections found", exact=True)).to_contain_text(
-        "Max within bounds: 6 connections at "
+        "Max within the template's limits: 6 connections at "
     )
     await expect(page.get_by_label("Throughput by connections", exact=True)).to_be_visible()
-    await expect(page.get_by_label("Type of maximum")).to_have_text("BOUNDED_MAX: limit of the template")
-    await expect(page.get_by_label("saturation point (knee)", exact=True)).to_have_text("not reached")
+    await expect(page.get_by_label("Type of maximum")).to_have_text("limit of the template (BOUNDED_MAX)")
+    await expect(page.get_by_label("Max stable connections", exact=True)).to_have_text("not reached")
     await expect(page.get_by_text("Maximum within configured bounds (not system limit)").first).to_be_visible()

@@ -82,7 +82,7 @@ async def test_the_summary_stands_near_the_top(page: Page) -> None:
     await expect(summary).to_contain_text("40 of 800 operations failed, most often with DATABASE_ERROR (39).")
     await expect(summary).to_contain_text(f"Against the run before of the same kind ({FIRST}): operations/s 20 as before, p95 ")
     await expect(summary).to_contain_text(f"look at the errors first (drumbeat bench executions {SECOND} --failed).")
-    box, tiles = await summary.bounding_box(), await page.get_by_label("operations/s", exact=True).bounding_box()
+    box, tiles = await summary.bounding_box(), await page.get_by_label("Operations/s", exact=True).bounding_box()
     assert box is not None
     assert tiles is not None
     assert box["y"] < tiles["y"]

@@ -183,7 +183,7 @@ async def test_a_report_can_be_taken_away(page: Page) -> None:
 
 async def test_one_worker_can_be_seen_closely(page: Page) -> None:
     await opened(page, f"/runs/{QUICK}", "checkout, before")
-    await page.get_by_role("button", name="worker-0: gone").click()
+    await page.get_by_role("button", name="worker-0: terminated").click()
 
     await expect(page.get_by_role("dialog")).to_contain_text("connections:")
     await check_accessible(page)
@@ -225,7 +225,7 @@ async def test_the_keyboard_reaches_filters_runs_and_workers(page: Page) -> None
     await tabbed_to(page, "Name contains")
     await tabbed_to(page, "checkout, before")
     await opened(page, f"/runs/{QUICK}", "checkout, before")
-    await tabbed_to(page, "worker-0: gone")
+    await tabbed_to(page, "worker-0: terminated")
 
 
 @pytest.mark.parametrize(

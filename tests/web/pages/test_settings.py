@@ -83,7 +83,7 @@ async def test_usual_prices_are_set_and_what_is_none_is_named_at_its_field(page:
     await form.get_by_label("Currency").fill("EUR")
     await form.get_by_role("button", name="Save", exact=True).click()
 
-    await expect(usual).to_contain_text("worker: 0.25 EUR per hour; Snowflake: 3 EUR per credit")
+    await expect(usual).to_contain_text("worker: 0.25 EUR per hour; Snowflake: 3.00 EUR per credit")
     async with open_store(served.store) as store:
         kept = await store.notes.find("prices")
         await store.notes.delete("prices")

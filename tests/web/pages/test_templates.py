@@ -11,7 +11,7 @@ from web.pages.served import Served
 
 LEAST, MOST, EACH = "Min connections per worker", "Max connections per worker", "Connections per worker"
 BOUNDS = {"Min workers", "Max workers", LEAST, MOST, "Workers", EACH}
-GUARDRAILS = {"Max Host CPU % (worker hosts)", "Max Host Memory % (worker hosts)"}
+GUARDRAILS = {"Max host CPU (%)", "Max host memory (%)"}
 SCALING: tuple[tuple[str, set[str], set[str]], ...] = (
     ("AUTO", set(), GUARDRAILS),
     ("BOUNDED", {"Min workers", "Max workers", LEAST, MOST}, GUARDRAILS),
@@ -19,12 +19,12 @@ SCALING: tuple[tuple[str, set[str], set[str]], ...] = (
 )
 LOADS = {
     "CONCURRENCY": {"Total connections", "Duration (s)"},
-    "QPS": {"Target operations per second", "Initial connections", "Duration (s)", "Connection limit per worker"},
+    "QPS": {"Target operations/s", "Initial connections", "Duration (s)", MOST},
     "FIND_MAX_CONCURRENCY": {
         "Initial connections",
         "Connections added per step",
         "Step duration (s)",
-        "Connection limit per worker",
+        MOST,
     },
 }
 
@@ -46,7 +46,7 @@ async def test_a_template_is_made_in_the_form_after_a_look_at_its_sql_and_plan(p
     await page.get_by_label("Tags (comma-separated)").fill("browser, test")
     await page.get_by_label("URL (without password)").fill(url)
     await page.get_by_role("button", name="Find tables").click()
-    await expect(page.get_by_text("Found 1 tables: accounts")).to_be_visible()
+    await expect(page.get_by_text("Found 1 table: accounts")).to_be_visible()
     await choose(page, "Table", "accounts")
     await page.get_by_label("Total connections").fill("6")
     await page.get_by_label("Duration (s)", exact=True).fill("30")
@@ -77,7 +77,7 @@ async def test_the_scaling_mode_shows_exactly_the_fields_the_seed_says(page: Pag
 
     for mode, bounds, guardrails in SCALING:
         await choose(page, "Scaling mode", SCALING_MODES[mode])
-        await expect(page.get_by_label("Max Host CPU %")).to_be_visible(visible=bool(guardrails))
+        await expect(page.get_by_label("Max host CPU (%)")).to_be_visible(visible=bool(guardrails))
         await expect(page.get_by_label("Min workers")).to_be_visible(visible=mode == "BOUNDED")
         assert await shown(page, BOUNDS) == bounds, mode
         assert await shown(page, GUARDRAILS) == guardrails, mode
@@ -155,7 +155,7 @@ async def test_operations_of_ones_own_are_written_on_the_form(page: Page, served
     await page.get_by_label("Values of operation 1 (JSON)").fill("{key:")
     await page.get_by_role("button", name="Save").click()
     await expect(
-        page.get_by_role("alert").filter(has_text="workload.operations[0].values: expected a JSON list")
+        page.get_by_role("alert").filter(has_text="Values of operation 1 (JSON): expected a JSON list")
     ).to_be_visible()
 
     await page.get_by_label("Values of operation 1 (JSON)").fill('[{"key": {"low": 1, "high": 500}}]')
@@ -205,7 +205,7 @@ async def test_the_document_may_be_written_as_yaml(page: Page, served: Served) -
     await expect(page.get_by_role("alert").filter(has_text="load_mode")).to_be_visible()
     await document.fill("name: by hand\nload_mode: QPS\ntarget_qps: 250\n")
     await page.get_by_role("button", name="Form").click()
-    await expect(page.get_by_label("Target operations per second")).to_have_value("250")
+    await expect(page.get_by_label("Target operations/s")).to_have_value("250")
     await page.get_by_role("button", name="Save").click()
 
     await expect(page.get_by_role("heading", name="by hand", level=1)).to_be_visible()

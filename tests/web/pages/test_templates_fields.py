@@ -157,7 +157,7 @@ def test_the_values_of_operations_say_where_they_come_from_and_how_many_there_ar
         ("mine", "statement 1, $1", "list of values", "4 values, 3 different, such as 7, 8, 7"),
         ("mine", "statement 1, $2", "existing key", "1 to 5,000, uniform"),
         ("mine", "statement 1, $3", "now", "time of the operation"),
-        ("mine", "statement 1, $4", "same as another value", "generated for each operation"),
+        ("mine", "statement 1, $4", "same as another value", "copies value 0; value 0 is the operation's first"),
     ]
 
 

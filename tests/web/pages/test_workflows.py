@@ -31,7 +31,7 @@ def test_a_picture_has_a_box_for_each_set_of_jobs_with_states_as_colour_and_text
     found = ElementTree.fromstring(drawn(WorkflowGraph(progress=progress, boxes=boxes, links=((0, 1),))))
 
     texts = [each.text for each in found.iter(f"{SVG}text")]
-    assert texts == ["<fetch>", "99 jobs · p", "90 done, 8 poisoned, 1 in…", "-1", "p", "waiting"]
+    assert texts == ["<fetch>", "99 jobs · p", "90 done, 8 poisoned, 1 in…", "-1", "p", "waiting for other jobs"]
     assert next(found.iter(f"{SVG}title")).text == "<fetch> in p: 90 done, 8 poisoned, 1 in progress"
     assert {"#1b7a3d", "#b3261e", "#8c959f"} <= {each.get("fill") for each in found.iter(f"{SVG}rect")}
     assert len([*found.iter(f"{SVG}path")]) == 1

@@ -181,7 +181,10 @@ FOUND = {"best_connections": 8, "best_qps": 190.0, "best_p95_ms": 2.5, "usl": {"
         (searched(best=None, steps=[]), "No stable number of connections yet"),
         (searched(), "Best so far: 8 connections at 190 operations/s, p95 2.5 ms"),
         (searched(result=FOUND), "Max stable: 8 connections at 190 operations/s, p95 2.5 ms"),
-        (searched(result={**FOUND, "bounded": True}), "Max within bounds: 8 connections at 190 operations/s, p95 2.5 ms"),
+        (
+            searched(result={**FOUND, "bounded": True}),
+            "Max within the template's limits: 8 connections at 190 operations/s, p95 2.5 ms",
+        ),
         (searched(result={"best_connections": None}, message="No stable level: errors"), "No stable level: errors"),
     ],
 )

@@ -1,4 +1,4 @@
-"""FlatMachines' RegistrationBackend on Drumbeat's store: each worker is a row in a pool, and an ended worker stays ended."""
+"""FlatMachines' RegistrationBackend on Drumbeat's store: each worker is a row in a pool. An ended worker cannot rejoin."""
 
 import logging
 import os
@@ -97,11 +97,11 @@ class DrumbeatRegistrationBackend:
             await (await self.place.store()).membership.beat(beat)
         except WorkerGone as exc:
             self._own.pop(row.worker_id, None)
-            log.warning("the store refused a heartbeat of worker %s: %s; the next heartbeat tries again", worker_id, exc)
+            log.warning("worker %s sends no more heartbeats, the store refused one: %s; register it again", worker_id, exc)
             raise KeyError(f"the store refused a heartbeat of worker {worker_id}: {exc}") from exc
 
     async def update_status(self, worker_id: str, status: str, error: str | None = None) -> None:
-        """Change a worker's status. Raises KeyError if the worker does not exist, Refused if it has ended or just changed."""
+        """Change a worker's status. Raises KeyError if there is none, Refused if it has ended or its row just changed."""
         to = _status_of(status)
         store = await self.place.store()
         row = await self._find(store, worker_id)
@@ -135,12 +135,12 @@ class DrumbeatRegistrationBackend:
         return tuple(records)
 
     def holder(self, worker_id: str) -> Holder | None:
-        """Return the identity with which a worker claims jobs; None if it is not registered with this backend."""
+        """Return the identity with which a worker claims jobs; None if this backend did not register the worker."""
         row = self._own.get(WorkerId(worker_id))
         return row.holder if row else None
 
     def own(self) -> frozenset[WorkerId]:
-        """Return the workers that were registered with this backend and have not ended, as far as it knows."""
+        """Return the ids of the workers that this backend registered and that have not ended, as far as it knows."""
         return frozenset(self._own)
 
     def clone(self) -> "DrumbeatRegistrationBackend":
@@ -174,7 +174,7 @@ class DrumbeatRegistrationBackend:
         )
 
     def _as_sample(self, metadata: Mapping[str, Any]) -> Sample:
-        """Convert a heartbeat's metadata to a sample (a row of measurements), because a worker's row has no field for it."""
+        """Convert a heartbeat's metadata to a sample (a row of measurements), because a worker's row cannot store metadata."""
         self._notes += 1
         return Sample(n=self._notes, interval=timedelta(), extra=dict(metadata))
 
@@ -182,7 +182,7 @@ class DrumbeatRegistrationBackend:
         """Return a worker's row; None if there is none. If this backend registered the worker, looks only in the worker's pool;
         otherwise in all job pools, where a worker of the backend's own pool is preferred.
 
-        Raises InvalidInput if several pools, but not the backend's own pool, have a worker with this id.
+        Raises InvalidInput if several pools have a worker with this id and none of them is the backend's own pool.
         """
         own = self._own.get(WorkerId(worker_id))
         found = []

@@ -131,7 +131,9 @@ class Scram:
         """Raise InvalidSettings unless the server proved that it knows the password."""
         fields = dict(part.split("=", 1) for part in final.decode().split(","))
         if not hmac.compare_digest(base64.b64decode(fields.get("v", "")), self._server_signature):
-            raise InvalidSettings("the server did not prove that it knows the password; is there a proxy in between?")
+            raise InvalidSettings(
+                "the server's SCRAM signature is wrong, so it may not be the real one; check host and port of the target's URL"
+            )
 
 
 def _text(value: str) -> bytes:

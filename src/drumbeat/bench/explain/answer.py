@@ -27,7 +27,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedAnswer:
-    """A text that may be stored and shown as a language model's words."""
+    """A language model's text after the check: which of its numbers are not among the given figures, and if it was cut."""
 
     text: str
     unknown_numbers: tuple[str, ...] = ()
@@ -40,12 +40,14 @@ def text_of(body: bytes) -> str:
         found = json.loads(body)
     except (ValueError, RecursionError):
         looks_like = "HTML" if body.lstrip()[:1] == b"<" else "something else"
-        raise LanguageModelFailed(f"expected JSON from the language model, got {looks_like}; check url") from None
+        raise LanguageModelFailed(
+            f"expected JSON from the language model, got {looks_like}; check url in [language_model]"
+        ) from None
     try:
         content = found["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):
         raise LanguageModelFailed(
-            "expected choices[0].message.content in the language model's answer, got JSON without it; check url"
+            "expected choices[0].message.content in the language model's answer, got other JSON; check url in [language_model]"
         ) from None
     text = _joined(content)
     if not text.strip():
@@ -62,7 +64,7 @@ def _joined(content: Any) -> str:
 
 
 def check(text: str, numbers: Iterable[float], longest: int) -> CheckedAnswer:
-    """Return the text without control characters, cut to ``longest`` characters, with its numbers that are not in ``numbers``.
+    """Return the text without control characters, cut to ``longest`` characters, and those of its numbers not in ``numbers``.
 
     Raises LanguageModelFailed for a text with markup, or in which most numbers are unknown.
     """
@@ -110,7 +112,7 @@ def _numbers(text: str) -> Iterator[str]:
 
 def _rounds_to(figure: float, text: str) -> bool:
     """Whether a figure, rounded to the precision of the number in ``text``, equals this number. Zeros at the end of a whole
-    number count as rounding, except in its first two digits."""
+    number count as rounded digits, except its first two digits: 12,000 stands for 11,500 to 12,500."""
     if not text.isascii():
         return False
     factor, digits = _FACTORS.get(text[-1], 1.0), text.rstrip("kM").replace(",", "")

@@ -41,7 +41,9 @@ class LanguageModelClient:
             raise LanguageModelFailed(f"{self._place} did not answer {within}; try again, or raise timeout") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as exc:
             said = self._clean(str(exc)) or type(exc).__name__
-            raise LanguageModelFailed(f"{self._place} could not be reached: {said}; check url and the network") from exc
+            raise LanguageModelFailed(
+                f"{self._place} could not be reached: {said}; check url in [language_model], and the network"
+            ) from exc
 
     async def _post(self, messages: Sequence[Mapping[str, str]]) -> bytes:
         body: dict[str, Any] = {
@@ -60,7 +62,9 @@ class LanguageModelClient:
                 raise self._refusal(response.status_code, await _read(response, _LARGEST_REFUSAL))
             answer = await _read(response, LARGEST + 1)
         if len(answer) > LARGEST:
-            raise LanguageModelFailed(f"{self._place} answered with more than {LARGEST // 1024} KiB; check url")
+            raise LanguageModelFailed(
+                f"{self._place} answered with more than {LARGEST // 1024} KiB; check url in [language_model]"
+            )
         return answer
 
     def _headers(self) -> dict[str, str]:
@@ -83,11 +87,11 @@ class LanguageModelClient:
             case 401 | 403:
                 what = f"refuses the key in {source} (HTTP {status}); it is wrong, expired, or may not use this model"
             case 404 | 405:
-                what = f"has no such address or model (HTTP {status}){said}; check url and model"
+                what = f"has no such address or model (HTTP {status}){said}; check url and model in [language_model]"
             case 429:
                 what = "refuses for now (HTTP 429): too many requests, or no budget left; try again later"
             case _ if 300 <= status < 400:
-                what = f"redirects to another address (HTTP {status}), which is not followed; check url"
+                what = f"redirects to another address (HTTP {status}), which is not followed; check url in [language_model]"
             case _ if status >= 500:
                 what = f"failed (HTTP {status}){said}; try again later"
             case _:

@@ -60,7 +60,9 @@ def _check_url(url: str) -> None:
         is_safe = is_whole = False
         parts = urlsplit("")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise InvalidSettings("expected url without user, password, ? and #; put the key into an environment variable")
+        raise InvalidSettings(
+            f"expected url in [language_model] without user, password, ? and #; put the key into {KEY_VARIABLE}"
+        )
     if not is_safe or not is_whole:
         raise InvalidSettings(f"expected url to be https://HOST/PATH, or http:// on this machine, got {short_repr(url)}")
 

@@ -71,11 +71,14 @@ def _failed_spawns(view: FleetView, state: FleetState) -> int:
 
 
 def _slo(view: FleetView, classified: Classified) -> Iterator[RuleWish]:
-    """Ask for enough workers to run all ready jobs at the same time, if the oldest has waited longer than ``wait_slo``."""
+    """Ask for enough workers to run all claimable jobs at the same time, if the oldest has waited longer than ``wait_slo``."""
     queue, slo = view.queue, view.policy.wait_slo
-    if slo is None or queue is None or queue.oldest_ready is None or view.now - queue.oldest_ready <= slo:
+    if slo is None or queue is None:
         return
-    waited = (view.now - queue.oldest_ready).total_seconds()
+    since = queue.oldest_claimable if queue.blocked else queue.oldest_ready
+    if since is None or view.now - since <= slo:
+        return
+    waited = (view.now - since).total_seconds()
     workers = len(classified.busy) + ceil(queue.ready / view.policy.concurrency)
     yield RuleWish(
         rule="wait", workers=workers, reason=f"the oldest job has waited {waited:.0f} s, limit {slo.total_seconds():g} s"
@@ -130,7 +133,7 @@ def _window(view: FleetView, state: FleetState, workers: int) -> tuple[WishedSiz
 
 
 def _dampen(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount, bound: int) -> None:
-    """Prevent frequent scaling up and down, by stabilisation, cooldowns and step limits. Never keeps more than ``bound``."""
+    """Prevent frequent scaling up and down, by stabilisation, cooldowns and step limits. Keeps at most ``bound`` workers."""
     here, policy = len(classified.staying), view.policy
     ceiling = min(bound, here)
     highest = max((each.workers for each in state.wanted), default=0)

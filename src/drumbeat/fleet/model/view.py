@@ -35,10 +35,11 @@ class QueueView:
     """Numbers of jobs in the pool's queue. Counting stops at a limit, so large numbers can be too low."""
 
     ready: int = 0  #: jobs that the pool's workers could claim now
-    blocked: int = 0  #: ready jobs that the pool's workers cannot claim now, due to group limit, capability or type
+    blocked: int = 0  #: ready jobs that the pool's workers cannot claim now, due to group limit, capability, type or its pause
     delayed: int = 0
     claimed: int = 0
     oldest_ready: datetime | None = None  #: since when the oldest ready or blocked job has been waiting
+    oldest_claimable: datetime | None = None  #: the same for claimable jobs; read if some are blocked and wait_slo is exceeded
     due: tuple[datetime, ...] = ()  #: when the next delayed jobs come due, soonest first; may be incomplete
     demand: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by the capability they need, '' for none
     types: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by type, in a sample

@@ -1,4 +1,4 @@
-"""Where large values are stored: the interface of a place, and the names (keys) of values in it."""
+"""The storage of large values: its interface, and the keys (names) of the values in it."""
 
 import base64
 import re
@@ -18,14 +18,14 @@ _LONGEST_PART = 200  #: file systems allow 255 bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredValue:
-    """One value in a place, as listed."""
+    """One large value, as the storage lists it."""
 
     key: str
     modified: datetime
 
 
 class LargePlace(Protocol):
-    """A place of large values. Every method raises LargeUnavailable if the place does not answer."""
+    """Storage for large values. Every method raises LargeUnavailable if the storage does not answer."""
 
     name: str  #: for messages; contains no secret
 
@@ -34,7 +34,8 @@ class LargePlace(Protocol):
         ...
 
     async def read(self, key: str, most: int) -> bytes:
-        """Return up to ``most`` + 1 bytes of a value. Raises LargeLost if it does not exist."""
+        """Return a value. If it is longer than ``most`` bytes, return only the first ``most`` + 1, so that the caller notices.
+        Raises LargeLost if it does not exist."""
         ...
 
     def list(self, prefix: str, after: str) -> AsyncIterator[StoredValue]:
@@ -48,7 +49,7 @@ class LargePlace(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueKey:
-    """The key of a value in a place: which store, pool and job it belongs to, and whether it is a payload or a result."""
+    """The key of a large value: which store, pool and job it belongs to, and whether it is a payload or a result."""
 
     store_id: str
     pool_id: PoolId
@@ -64,12 +65,12 @@ class ValueKey:
 
 
 def pool_prefix(store_id: str, pool_id: PoolId) -> str:
-    """Return how the keys of all values of a pool begin."""
+    """Return the prefix of the keys of all values of a pool."""
     return f"{store_id}/{_part(pool_id)}/"
 
 
 def parse_key(key: str) -> ValueKey | None:
-    """Parse a key; None if no Drumbeat wrote it, so that foreign files are left alone."""
+    """Parse a key; None if Drumbeat does not write such keys, so that files of other programs are left alone."""
     parts = key.removesuffix(".json").split("/")
     if not _KEY.fullmatch(key) or len(parts) < 4 or not parts[-1].startswith(("payload-", "result-")):
         return None
@@ -88,7 +89,9 @@ def parse_key(key: str) -> ValueKey | None:
 def check_key(key: str) -> str:
     """Return the key if it has the form that ``ValueKey`` writes, so that it cannot name a file elsewhere. Raises LargeLost."""
     if not _KEY.fullmatch(key):
-        raise LargeLost(f"expected the key of a large value, got {key[:80]!r}; the reference in the job was changed")
+        raise LargeLost(
+            f"expected a reference to a large payload or result, got {key[:80]!r}; its row was changed; push the job again"
+        )
     return key
 
 

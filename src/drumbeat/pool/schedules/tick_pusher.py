@@ -59,7 +59,7 @@ _SHORTEST_WAIT, _SPREAD = timedelta(milliseconds=20), 0.1  #: seconds over which
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """The jobs to push for the ticks that are due, and the new progress of their schedules, both by schedule."""
+    """The jobs to push for the ticks that are due, and the new progress of their schedules, each by the schedule's name."""
 
     jobs: Mapping[str, Sequence[NewJob]]
     progress: Mapping[str, ScheduleProgress]
@@ -74,8 +74,8 @@ class TickPusher:
     """Pushes the jobs of a pool's schedules that are due, by the store's clock."""
 
     def __init__(self, store: Store, clock: Clock, owner: str, plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS) -> None:
-        """``owner`` is unique to this process. ``plugins`` returns what pushed jobs pass through; it is called when jobs are
-        due, since it may import middleware."""
+        """``owner`` is unique to this process. ``plugins`` returns the middleware and the storage of large values for the jobs
+        that are pushed; it is called only when jobs are due, since it may import middleware."""
         self._plugins = plugins
         self._store = store
         self._clock = clock
@@ -124,13 +124,13 @@ class TickPusher:
             await self._clock.sleep(wait)
 
     async def _mark_looked(self, pool_id: PoolId, now: datetime) -> None:
-        """Note in the store that a process looks after the pool's schedules, unless a process has just noted it."""
+        """Record in the store that a process pushes the due jobs of this pool's schedules, unless a recent record says so."""
         lease = await self._store.leases.find(looked_lease(pool_id))
         if lease is None or lease.expires_at <= now:
             await self._store.leases.acquire(looked_lease(pool_id), self._owner, LOOKED_FOR)
 
     async def _push_under_lease(self, pool_id: PoolId) -> None:
-        """Push what is due, unless another process is doing so now."""
+        """Push the jobs of all due ticks of the pool, unless another process is pushing them now."""
         asked = self._clock.elapsed()
         lease = await self._store.leases.acquire(f"schedules/{pool_id}", self._owner, _HELD)
         if lease is None:
@@ -163,7 +163,8 @@ class TickPusher:
     ) -> dict[str, ScheduleProgress]:
         """Push the jobs of a batch. Returns the new progress of the schedules whose jobs were pushed or refused.
 
-        All jobs go in one push. If it is refused, it is halved until it is known which schedules are refused.
+        All jobs go in one push. If the store refuses the push, each half is pushed alone, and so on, until the schedules with
+        refused jobs are found.
         """
 
         def check_trusted() -> None:
@@ -201,7 +202,8 @@ class TickPusher:
         await self._store.pools.change(pool_id, PoolChange(policy=policy, dropped=orphans), fence=lease.fence)
 
     async def _batch(self, pool: PoolRow, now: datetime) -> _Batch:
-        """Return what is to push now: the ticks that are due, and the unconfirmed ones of a process that died."""
+        """Return what to push now: the jobs of due ticks, and of ticks that a process began to push and, as it died, never
+        confirmed."""
         jobs, progress = dict[str, Sequence[NewJob]](), dict[str, ScheduleProgress]()
         schedules = read_schedules(pool)
         for name, schedule in schedules.items():
@@ -234,14 +236,14 @@ class TickPusher:
         again = [tick for tick in progress.unconfirmed if kept_for is None or now - progress.noted_at(tick) < kept_for]
         if given_up := [tick.isoformat() for tick in progress.unconfirmed if tick not in again]:
             log.warning(
-                "schedule %s of pool %s: a process died while it pushed the ticks %s, longer ago than jobs are kept; they are "
-                "not pushed again, because their jobs may be done and deleted",
+                "schedule %s of pool %s: a process died while it pushed the jobs due at %s; these may have run and been "
+                "deleted since, so they are not pushed again; push them by hand if they did not run",
                 *(name, pool.pool_id, ", ".join(given_up)),
             )
         return tuple(again)
 
     async def _kept_for(self, pool: PoolRow) -> timedelta | None:
-        """Return how long the pool keeps ended jobs, at least; None: forever."""
+        """Return how long the pool keeps ended jobs: the shorter of its two retention times for them; None: forever."""
         note = await self._store.notes.find(NOTE)
         try:
             retention = retention_of(pool, USUAL if note is None else read_retention(str(note.value.get(NOTE))))
@@ -262,7 +264,8 @@ def read_schedules(pool: PoolRow) -> dict[str, JobSchedule]:
 
 
 def looked_lease(pool_id: PoolId) -> str:
-    """Return the name of the lease whose end says when a process last looked after the schedules of a pool."""
+    """Return the name of a lease that a process acquires when it checks a pool's schedules: its end, less ``LOOKED_FOR``, is
+    the time of the last check."""
     return f"schedules/looked/{pool_id}"
 
 
@@ -276,7 +279,7 @@ def _is_due(pool: PoolRow, schedule: JobSchedule, now: datetime) -> bool:
 def _ticks(
     pool: PoolRow, schedule: JobSchedule, progress: ScheduleProgress | None, again: tuple[datetime, ...], now: datetime
 ) -> tuple[tuple[datetime, ...], datetime | None]:
-    """Return the ticks of a schedule to push, and its new last tick; None if nothing changes."""
+    """Return the ticks of a schedule to push, and the last tick that is then dealt with (None: there is nothing to do)."""
     last = last_tick(schedule, progress)
     due = None if schedule.paused else due_ticks(schedule, last, now)
     if due is None:
@@ -296,7 +299,7 @@ def _ticks(
 
 
 def _refused(pool_id: PoolId, name: str, progress: ScheduleProgress, error: DrumbeatError) -> ScheduleProgress:
-    """Return the progress of a schedule whose jobs were refused: its ticks are dropped, unless pushing them again may help."""
+    """Return the progress of a schedule whose jobs were refused. Its ticks are dropped, unless a later push might succeed."""
     ticks = ", ".join(tick.isoformat() for tick in progress.unconfirmed)
     if isinstance(error, LargeUnavailable):
         log.warning(

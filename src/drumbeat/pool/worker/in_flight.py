@@ -86,7 +86,7 @@ class InFlightJob:
             self.task.cancel()
 
     def handler_ended(self) -> None:
-        """Detach the job from its task. The task runs another job next, and must not be cancelled because of the ended job."""
+        """Detach the job from its task, and undo a cancellation that was meant for this job: the task runs another job next."""
         if self.stop_outcome is not None and self.task is not None:
             while self.task.cancelling():
                 self.task.uncancel()
@@ -94,7 +94,7 @@ class InFlightJob:
 
 
 class JobTally:
-    """Counts the attempts that ended, and how many of them are done, failed or suspended. Others were cancelled or released.
+    """Counts the attempts that ended, and of them the done, failed and suspended ones; the rest were cancelled or released.
 
     The counts are totals; ``interval`` returns the counts since its last call.
     """
@@ -177,8 +177,11 @@ class InFlight:
         return self._left == 0 and not self._held
 
     def room(self, lingering: int) -> int:
-        """Return how many more jobs the worker can claim now: 0 while it runs a job that must run alone, and before it claims
-        such a job, until the outcomes of all others are written or being written."""
+        """Return how many more jobs the worker can claim now, with ``lingering`` slots taken by handlers that do not stop.
+
+        While the worker runs a job that must run alone: 0. Before it claims such a job (``next_is_alone``): 0 until its other
+        jobs have ended and their outcomes are written or being written, then 1.
+        """
         if self._runs_alone() or (self.next_is_alone and (self.is_busy or self.verdicts)):
             return 0
         if self.next_is_alone:
@@ -200,7 +203,8 @@ class InFlight:
         return min(int(self.slots * PREFETCH_TIME.total_seconds() / self.tally.average), MOST_PREFETCHED)
 
     def add(self, jobs: Sequence[Job], unsent: asyncio.Event) -> None:
-        """Add claimed jobs. When one reports progress, from any thread, the event ``unsent`` is set."""
+        """Add claimed jobs. When one reports progress, from any thread, the event ``unsent`` is set. If the worker still
+        runs an earlier claim of the job, which it has lost, that handler is stopped."""
         loop, now = asyncio.get_running_loop(), self._clock.elapsed()
         until = now + self._lease
 
@@ -208,6 +212,9 @@ class InFlight:
             loop.call_soon_threadsafe(unsent.set)
 
         for job in jobs:
+            if (earlier := self._held.get(job.job_id)) is not None and self.forget(earlier.token):
+                said = "job %s was taken from this worker, which has claimed it again; stopping its earlier handler"
+                log.warning(said, job.job_id)
             held = InFlightJob(job=job, token=job.token, wake=wake, claimed=now, sure_until=until, store_url=self._store_url)
             self._held[job.job_id] = held
             self._waiting.append(held)
@@ -235,7 +242,7 @@ class InFlight:
         self.verdicts.append(outcome)
 
     def finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
-        """Record that the handler of a job has ended with this outcome. The outcome of a lost job is dropped."""
+        """Record that a job's handler has ended with this outcome. Drops the outcome if the job was taken from this worker."""
         held.handler_ended()
         self._running -= 1
         if held.state is not JobState.LOST:
@@ -243,7 +250,7 @@ class InFlight:
             self._decide(held, verdict)
 
     def finish_settled(self, held: InFlightJob) -> None:
-        """Record that a job is done and needs no outcome: its handler has completed it in a transaction of its own."""
+        """Record that a job is done and no outcome must be written: its handler has completed it in its own transaction."""
         held.handler_ended()
         self._running -= 1
         self.tally.count(JobOutcome(token=held.token, outcome=AttemptOutcome.DONE), self._clock.elapsed() - held.began)
@@ -283,7 +290,7 @@ class InFlight:
 
     def renewable(self) -> list[Token]:
         """Return the tokens of jobs without an outcome, except jobs that a transaction of their handler has locked: renewing
-        those would wait for that transaction, and the other leases would run out."""
+        such a job would wait for the transaction, and meanwhile the leases of the worker's other jobs would run out."""
         return [token for token in self.tokens() if not self._held[token.job_id].context.is_locked]
 
     def renewed(self, tokens: Sequence[Token]) -> None:
@@ -305,7 +312,8 @@ class InFlight:
         return held if held is not None and held.token == token else None
 
     def forget(self, token: Token) -> bool:
-        """Stop a job that was taken from this worker, and drop its result. False: the job is gone or has an outcome already."""
+        """Stop a job that was taken from this worker, and drop its result. Returns False if the worker no longer holds the job,
+        or if its outcome is known already."""
         held = self._find(token)
         if held is None or held.state not in _OPEN:
             return False
@@ -355,7 +363,7 @@ class InFlight:
         yield from (held.task for held in self._held.values() if held.task is not None)
 
     def take_progress(self) -> list[tuple[InFlightJob, tuple[float, str | None]]]:
-        """Return each job's reported progress that is not sent yet, and mark it as sent."""
+        """Return the unsent progress of each job, and mark it as sent. Skips jobs that a transaction of their handler locks."""
         waiting = (held for held in self._held.values() if not held.context.is_locked)
         unsent = [(held, held.unsent) for held in waiting if held.unsent is not None]
         for held, _ in unsent:

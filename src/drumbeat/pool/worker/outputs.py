@@ -17,8 +17,8 @@ def has_outputs(payload: Any) -> bool:
 def filled_in(payload: Any, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return a payload with the results of parents as arguments. ``results`` are by job id.
 
-    ``outputs`` has for each such argument, by its position or name, the id of a parent or a list of ids. Raises InvalidInput
-    if a job is named that is no parent, or one that has not ended.
+    ``outputs`` maps the position or name of each such argument to the id of a parent or a list of ids. Raises InvalidInput
+    for an id that is not in ``results``: that job is no parent, or has not ended.
     """
     args, kwargs = list(payload["args"]), dict(payload["kwargs"])
     for place, parent in payload[OUTPUTS].items():
@@ -28,7 +28,7 @@ def filled_in(payload: Any, results: Mapping[str, Any]) -> dict[str, Any]:
         elif int(place) < len(args):
             args[int(place)] = value
         else:
-            raise InvalidInput(f"outputs: expected the position of an argument, got {place} of {len(args)} arguments")
+            raise InvalidInput(f"outputs: expected a position below the number of arguments, {len(args)}, got {place}")
     return {"args": args, "kwargs": kwargs}
 
 

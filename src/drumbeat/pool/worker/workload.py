@@ -103,7 +103,7 @@ class JobWorkload:
         """Do nothing: only benchmarks have phases."""
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
-        """Set how many jobs run at once, up to the plan's concurrency; 0: the concurrency itself. Ignores ramp and qps."""
+        """Set how many jobs run at once: ``connections``, up to the plan's concurrency; if 0, that. Ignores ramp and qps."""
         self.in_flight.slots = min(connections, self._plan.concurrency) if connections > 0 else self._plan.concurrency
         self._wake.set()
 
@@ -261,7 +261,7 @@ class JobWorkload:
         self._fill()
 
     def _adopt(self, job: Job) -> None:
-        """Run a job that this worker had claimed without knowing it, because the store's answer was lost."""
+        """Run a job that this worker has claimed without knowing it, because the store's answer to the claim was lost."""
         log.info("job %s was claimed, but the store's answer was lost; running it", job.job_id)
         self._begin((job,))
 
@@ -299,6 +299,7 @@ class JobWorkload:
                 await self._clock.sleep(_PAUSES[0])
             if self._clock.elapsed() >= held.sure_until:
                 break
+        held.task = None  # forget() would cancel this task, which runs other jobs next
         self.in_flight.forget(held.token)
         raise TakenAway
 
@@ -315,8 +316,7 @@ class JobWorkload:
             self.in_flight.finish(held, verdict)
         if held.state is JobState.LOST and verdict is not None:
             log.warning("job %s was taken from this worker; its result is dropped", held.job.job_id)
-        if held.state is JobState.LOST or verdict is None:
-            self._may_claim = True
+        self._may_claim = self._may_claim or held.state is JobState.LOST or verdict is None
         if self.in_flight.is_spent:
             self._done.set()
         self._changed()
@@ -339,7 +339,7 @@ class JobWorkload:
         return asked > 0 and not got and not self.in_flight.held_count and self._plan.mode is not Mode.LOOP
 
     def _suspect_orders(self, got: int) -> None:
-        """If a notification came but there was no job to claim, check whether the notification was an order to exit."""
+        """If the wait for notifications ended but there was no job to claim, check whether this worker was ordered to exit."""
         if self._waited and not got:
             self._keeper.in_doubt.set()
         self._waited = False

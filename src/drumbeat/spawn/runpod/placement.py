@@ -83,7 +83,7 @@ class Refusal:
 
     @property
     def is_out_of_stock(self) -> bool:
-        """Whether the message names a lack of stock; the status alone does not tell, as 400 can also mean a bad request."""
+        """Whether RunPod refused for lack of stock. The message decides, as the status 400 can also mean a bad request."""
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 
@@ -186,7 +186,7 @@ class Refusals:
         return [self._until[place][1] for place in places if place in self._until]
 
     def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """Return how long to wait until a pod can be requested at one of these places; None if now, or without places."""
+        """Return how long until a pod can be requested at one of the places; None if that is possible now or there are none."""
         if any(place not in self._until for place in places):
             return None
         return min((self._until[place][0] - now for place in places), default=None)
@@ -212,7 +212,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class CreationBackoff:
-    """Counts the recent failed creations of each pool: after too many, no pods are requested for a while, at any place."""
+    """Counts recent failed creations of pods, for each pool: after too many, no pod is requested for that pool for a while."""
 
     def __init__(
         self, most: int, within: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[Failed] | None = None
@@ -240,7 +240,8 @@ class CreationBackoff:
             self._keep(None)
 
     def _keep(self, now: timedelta | None) -> None:
-        """Write the failed creations to the file that the next process reads, oldest first; without ``now``, also old ones."""
+        """Write the failed creations, oldest first, to the file that later processes read. Leaves out creations that no longer
+        count at the time ``now``; None: writes all."""
         if self._ledger is None:
             return
         recent = [
@@ -270,7 +271,9 @@ def all_refused(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -
         )
     last = next((each for each in reversed(refusals) if each.status == 400), refusals[-1])
     return SpawnFailed(
-        f"{who}: RunPod refused at {len(refusals)} places, at one with: {last.detail}", cause=_cause(refusals), retry_after=wait
+        f"{who}: RunPod refused each of {len(refusals)} GPU types and data centres tried, one with: {last.detail}",
+        cause=_cause(refusals),
+        retry_after=wait,
     )
 
 

@@ -52,8 +52,8 @@ class RandomMoves:
 
     async def requeue(self, pool: PoolRow) -> None:
         jobs = await self.store.jobs.list(pool.pool_id)
-        named = [job.job_id for job in self.dice.sample(jobs, min(3, len(jobs)))]
-        await self.store.jobs.requeue(pool.pool_id, named if self.dice.random() < 0.7 else None)
+        chosen = self.dice.sample(jobs, min(3, len(jobs))) if self.dice.random() < 0.7 else jobs
+        await self.store.jobs.requeue(pool.pool_id, [job.job_id for job in chosen])
 
     async def release(self, pool: PoolRow) -> None:
         await self.store.queue.release(holder(pool), "lost")

@@ -5,16 +5,16 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import IfFailed, JobId
+from drumbeat.core.job import IfFailed, JobId, JobStatus
 from drumbeat.core.pool import PoolRow
 from drumbeat.store.contract.given import SECOND, Elapse, Given, unique
-from drumbeat.store.contract.given_flows import ended, linked, named, poisoned, statuses
+from drumbeat.store.contract.given_flows import ended, linked, named, statuses
 from drumbeat.store.contract.given_jobs import pushed
 from drumbeat.store.interface import Store
 
 
 class FlowPushContract(Given):
-    """A job is pushed once, whatever became of its parents."""
+    """Tests of pushing jobs with parents when a job with the same id or unique key exists already, or is in the same push."""
 
     async def test_a_job_skipped_at_once_leaves_its_unique_key_to_the_next_of_the_push(
         self, store: Store, pool: PoolRow
@@ -47,10 +47,10 @@ class FlowPushContract(Given):
         [parent] = await pushed(store, pool, 1)
         await ended(store, pool)
         await linked(store, pool, parent, job_id=name)
-        await poisoned(store, pool)
+        await store.jobs.cancel([name])
         [keyed] = await pushed(store, pool, 2, unique_key="k")
         await elapse(SECOND)
-        await store.jobs.prune(timedelta())
+        await store.jobs.prune(timedelta(), [JobStatus.DONE])
         with pytest.raises(NotFound):
             await store.jobs.get(parent)
 
@@ -58,6 +58,6 @@ class FlowPushContract(Given):
         by_key = await linked(store, pool, parent, unique_key="k")
 
         assert (again, by_key) == (name, keyed)
-        assert await statuses(store, name, keyed) == ["poisoned", "pending"]
+        assert await statuses(store, name, keyed) == ["cancelled", "pending"]
         with pytest.raises(NotFound, match=parent):
             await linked(store, pool, parent, job_id=JobId(unique("new")), unique_key="other")

@@ -12,7 +12,7 @@ from drumbeat.store.interface import Store
 
 
 def cancelled_jobs(expected: str) -> int:
-    """Return how many jobs are cancelled: the parent, and both of its descendants if they were skipped."""
+    """Return how many jobs are cancelled: the parent, and its two descendants if ``expected`` says that they are, too."""
     return 3 if expected == "cancelled" else 1
 
 
@@ -215,7 +215,7 @@ class FlowContract(Given):
         job = await store.jobs.get(child)
         assert (job.status, job.waits_for) == (JobStatus.WAITING, 1)
 
-        await store.jobs.requeue(pool.pool_id)
+        await store.jobs.requeue(pool.pool_id, [parents[0]])
         assert await statuses(store, parents[0], child) == ["pending", "waiting"]
         await ended(store, pool)
 
@@ -359,7 +359,7 @@ class FlowContract(Given):
         await ended(store, pool)
         await poisoned(store, pool)
 
-        await store.jobs.requeue(pool.pool_id)
+        await store.jobs.requeue(pool.pool_id, [child])
 
         assert await statuses(store, child) == ["pending"]
         assert (await claimed(store, pool)).job_id == child

@@ -52,7 +52,7 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid4().hex[:12]}"
 
 
-def new_pool(kind: PoolKind = PoolKind.BENCH, **policy: Any) -> PoolRow:
+def new_pool(kind: PoolKind = PoolKind.JOBS, **policy: Any) -> PoolRow:
     return pool_of(unique("pool"), kind, **policy)
 
 

@@ -272,12 +272,12 @@ class JobsContract(CountsContract, JobChangesContract):
         [cancelled] = await pushed(store, pool, 2)
         await store.jobs.cancel([cancelled])
 
-        every = await store.jobs.requeue(pool.pool_id)
-        named = await store.jobs.requeue(pool.pool_id, [cancelled, poisoned.job_id])
+        requeued = await store.jobs.requeue(pool.pool_id, [cancelled, poisoned.job_id])
+        again = await store.jobs.requeue(pool.pool_id, [cancelled, poisoned.job_id])
 
-        assert ([*every], [*named]) == ([poisoned.job_id], [cancelled])
-        again = await store.jobs.get(poisoned.job_id)
-        assert (again.status, again.failures, again.crashes, again.finished_at) == (JobStatus.PENDING, 0, 0, None)
+        assert ([*requeued], [*again]) == ([poisoned.job_id, cancelled], [])
+        job = await store.jobs.get(poisoned.job_id)
+        assert (job.status, job.failures, job.crashes, job.finished_at) == (JobStatus.PENDING, 0, 0, None)
         assert {job.payload for job in await store.queue.claim(claiming(pool, limit=9))} == {1, 2}
 
     async def test_how_long_until_a_job_comes_due(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
@@ -345,15 +345,16 @@ class JobsContract(CountsContract, JobChangesContract):
         poisoned = await failed(store, pool)
         await pushed(store, pool, 2, unique_key="k")
 
-        assert [*await store.jobs.requeue(pool.pool_id)] == []
+        assert [*await store.jobs.requeue(pool.pool_id, [poisoned.job_id])] == []
         assert (await store.jobs.get(poisoned.job_id)).status is JobStatus.POISONED
 
     async def test_of_two_poisoned_jobs_of_one_key_the_first_is_requeued(self, store: Store, pool: PoolRow) -> None:
+        ids: list[JobId] = []
         for _ in range(2):
-            await pushed(store, pool, 1, unique_key="k", max_attempts=1)
+            ids += await pushed(store, pool, 1, unique_key="k", max_attempts=1)
             await failed(store, pool)
 
-        assert len(await store.jobs.requeue(pool.pool_id)) == 1
+        assert [*await store.jobs.requeue(pool.pool_id, [*reversed(ids)])] == ids[:1]
 
     async def test_old_ended_jobs_are_pruned_and_no_others(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, "done", "poisoned", "cancelled", "claimed", "pending", max_attempts=1)

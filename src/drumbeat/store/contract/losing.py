@@ -1,6 +1,7 @@
 """Tests of jobs whose worker was lost: when that counts as a crash of a job, and when a job must run alone or is poisoned."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """Tests of lost workers: if the worker ran one job, the job's crashes rise by 1; if several, the suspicions of each do."""
+    """Tests of lost workers: if the worker ran one job, its ``crashes`` rise by 1; if several, each job's ``suspicions``."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow
@@ -108,6 +109,23 @@ class LossContract(Given):
         assert [*busy] == []
         assert [[job.job_id for job in found] for found in others] == [[job.job_id] for job in suspects] + [[]]
 
+    async def test_a_job_that_must_run_alone_and_is_due_now_keeps_to_its_group_limit(
+        self, store: Store, pool: PoolRow, elapse: Elapse
+    ) -> None:
+        [suspect] = await _suspects(store, pool, 1, max_crashes=2, group="g", group_limit=1)
+        tried = await claimed(store, pool, alone=True)
+        await store.queue.settle(holder(pool), [verdict(tried, AttemptOutcome.FAILED, error="x", retry_in=10 * MINUTE)])
+        [other] = await pushed(store, pool, "other", group="g", group_limit=1)
+        first = await claimed(store, pool, W2, lease=60 * MINUTE)
+        await elapse(11 * MINUTE)
+
+        beside = await store.queue.claim(claiming(pool, limit=5, alone=True))
+        await store.queue.settle(holder(pool, W2), [verdict(first)])
+        after = await store.queue.claim(claiming(pool, limit=5, alone=True))
+
+        assert (suspect.must_run_alone, tried.job_id, first.job_id) == (True, suspect.job_id, other)
+        assert ([*beside], [job.job_id for job in after]) == ([], [suspect.job_id])
+
     async def test_a_claim_of_one_job_by_an_idle_worker_gives_suspects_in_their_turn(self, store: Store, pool: PoolRow) -> None:
         [suspect, _] = await _suspects(store, pool, 2)
         await pushed(store, pool, "plain")
@@ -180,7 +198,7 @@ class LossContract(Given):
         [suspect] = await _suspects(store, pool, 1, max_crashes=1)
         assert suspect.status is JobStatus.POISONED
 
-        await store.jobs.requeue(pool.pool_id)
+        await store.jobs.requeue(pool.pool_id, [suspect.job_id])
 
         again = await claimed(store, pool)
         assert (again.job_id, again.crashes, again.suspicions, again.must_run_alone) == (suspect.job_id, 0, 0, False)
@@ -294,9 +312,11 @@ class LossContract(Given):
             assert (job.status, job.crashes, job.suspicions) == (JobStatus.CLAIMED, 0, 0)
 
 
-async def _suspects(store: Store, pool: PoolRow, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
-    """Push ``count`` jobs. Then repeat ``losses`` times: one worker claims all of these jobs and is lost."""
-    ids = await pushed(store, pool, *range(count), max_crashes=max_crashes)
+async def _suspects(
+    store: Store, pool: PoolRow, count: int, max_crashes: int = 1, losses: int = 1, **options: Any
+) -> list[Job]:
+    """Push ``count`` jobs with these options. Then repeat ``losses`` times: one worker claims all of these jobs and is lost."""
+    ids = await pushed(store, pool, *range(count), max_crashes=max_crashes, **options)
     doomed = Holder(pool_id=pool.pool_id, worker_id=WorkerId("doomed"))
     for _ in range(losses):
         await store.queue.claim(claiming(pool, doomed, limit=count))

@@ -30,7 +30,7 @@ from drumbeat.store.contract.given import (
     sample,
     unique,
 )
-from drumbeat.store.contract.given_jobs import claimed, holder, pushed, verdict
+from drumbeat.store.contract.given_jobs import claimed, failed, holder, pushed, verdict
 from drumbeat.store.interface import PoolChange, Store
 
 
@@ -53,9 +53,9 @@ class PoolsContract(Given):
 
     async def test_a_pool_is_made_once(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(AlreadyExists, match=pool.pool_id):
-            await store.pools.create(replace(pool, kind=PoolKind.JOBS))
+            await store.pools.create(replace(pool, kind=PoolKind.BENCH))
 
-        assert (await store.pools.get(pool.pool_id)).kind is PoolKind.BENCH
+        assert (await store.pools.get(pool.pool_id)).kind is PoolKind.JOBS
 
     async def test_only_one_of_several_concurrent_creations_of_a_pool_succeeds(self, store: Store) -> None:
         pool = new_pool()
@@ -236,13 +236,14 @@ class PoolsContract(Given):
             await store.jobs.get(job_id)
 
     async def test_a_pool_whose_jobs_have_all_ended_is_deleted(self, store: Store, pool: PoolRow) -> None:
-        done, cancelled = await pushed(store, pool, 1, 2)
+        done, poisoned, cancelled = await pushed(store, pool, 1, 2, 3)
         await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
+        await failed(store, pool, fatal=True)
         await store.jobs.cancel([cancelled])
 
         await store.pools.delete(pool.pool_id, unfinished=False)
 
-        for job_id in (done, cancelled):
+        for job_id in (done, poisoned, cancelled):
             with pytest.raises(NotFound):
                 await store.jobs.get(job_id)
 

@@ -1,14 +1,15 @@
 """Tests of pushing jobs: the stored fields, invalid jobs, and repeated pushes of the same job."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound
-from drumbeat.core.job import Backoff, JobId, JobStatus, NewJob, RateLimit
-from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.core.job import AlikeJobs, Backoff, JobId, JobStatus, NewJob, RateLimit
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.store.contract.given import (
     AWKWARD,
     MINUTE,
@@ -82,6 +83,22 @@ class PushContract(Given):
             await store.queue.settle(holder(nowhere), [], claiming(nowhere))
         with pytest.raises(NotFound, match=nowhere.pool_id):
             await store.queue.wait(PoolId(nowhere.pool_id), timedelta())
+
+    @pytest.mark.parametrize("kind", [PoolKind.BENCH, PoolKind.FLEET])
+    async def test_a_push_to_a_pool_that_has_no_queue_is_refused(self, store: Store, kind: PoolKind) -> None:
+        other = await store.pools.create(new_pool(kind))
+        pushes: Mapping[str, Sequence[NewJob]] = {
+            "one job": [NewJob(payload=1)],
+            "alike jobs": AlikeJobs([1, 2], NewJob(payload=None)),
+            "jobs of two types": [NewJob(payload=1, type="a"), NewJob(payload=2, type="b", priority=1)],
+            "a job with options": [NewJob(payload=1, job_id=JobId(unique("job")), unique_key="k", delay=SECOND)],
+        }
+
+        for jobs in pushes.values():
+            with pytest.raises(NotFound, match=f"no pool of jobs '{other.pool_id}'"):
+                await store.queue.push(other.pool_id, jobs)
+
+        assert [*await store.jobs.list(other.pool_id)] == []
 
     async def test_an_empty_push_is_nothing(self, store: Store, pool: PoolRow) -> None:
         assert [*await store.queue.push(pool.pool_id, [])] == []

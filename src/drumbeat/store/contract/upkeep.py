@@ -213,6 +213,19 @@ class UpkeepContract(Given):
         assert (remaining, await store.workers.list(pool.pool_id)) == ([W1], [])
 
     @pytest.mark.parametrize(("kind", "policy"), FLEETS)
+    async def test_pruning_keeps_a_fleets_workers_whose_instances_were_ended_in_the_running_month(
+        self, store: Store, elapse: Elapse, kind: PoolKind, policy: Mapping[str, Any]
+    ) -> None:
+        pool = await store.pools.create(new_pool(kind, **policy))
+        await lost(store, pool, W1)
+        await elapse(40 * DAY)
+        await store.workers.mark_reaped(pool.pool_id, W1)
+
+        await store.upkeep.prune(DAY)
+
+        assert [worker.worker_id for worker in await store.workers.list(pool.pool_id)] == [W1]
+
+    @pytest.mark.parametrize(("kind", "policy"), FLEETS)
     async def test_pruning_keeps_a_fleets_workers_until_their_instances_are_gone(
         self, store: Store, elapse: Elapse, kind: PoolKind, policy: Mapping[str, Any]
     ) -> None:

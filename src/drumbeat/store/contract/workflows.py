@@ -12,14 +12,14 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.flow_pushes import FlowPushContract
 from drumbeat.store.contract.flows import FlowContract
 from drumbeat.store.contract.given import DAY, MINUTE, W1, Elapse, new_pool, unique
-from drumbeat.store.contract.given_flows import ended, linked, statuses
+from drumbeat.store.contract.given_flows import ended, linked, poisoned, statuses
 from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, verdict
 from drumbeat.store.contract.linked_pools import LinkedPoolsContract
 from drumbeat.store.interface import Store
 
 
 class WorkflowContract(FlowContract, FlowPushContract, LinkedPoolsContract):
-    """All tests of workflows: those of FlowContract and LinkedPoolsContract, and reading, deleting and concurrent processes."""
+    """All tests of workflows: those of the base classes, and tests of reading, deleting and concurrent processes."""
 
     async def test_waiting_jobs_are_counted_and_listed(self, store: Store, pool: PoolRow) -> None:
         parents = await pushed(store, pool, 1)
@@ -92,6 +92,35 @@ class WorkflowContract(FlowContract, FlowPushContract, LinkedPoolsContract):
             await store.jobs.get(parent)
         assert await store.jobs.parents(child) == []
         assert await statuses(store, child) == ["done"]
+
+    async def test_a_parent_is_kept_while_a_child_is_poisoned(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
+        parents = await pushed(store, pool, 1, 2)
+        child = await linked(store, pool, *parents)
+        for result in ("a", "b"):
+            await ended(store, pool, result=result)
+        await poisoned(store, pool)
+        await elapse(2 * DAY)
+
+        await store.jobs.prune(DAY)
+        await store.jobs.requeue(pool.pool_id, [child])
+
+        assert [job.result for job in await store.jobs.parents(child)] == ["a", "b"]
+        await ended(store, pool)
+        await store.jobs.prune(DAY)
+        assert await store.jobs.parents(child) == []
+
+    async def test_a_poisoned_child_is_pruned_before_its_parents(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
+        [parent] = await pushed(store, pool, 1)
+        child = await linked(store, pool, parent)
+        await ended(store, pool)
+        await poisoned(store, pool)
+        await elapse(2 * DAY)
+
+        await store.jobs.prune(DAY, [JobStatus.DONE, JobStatus.POISONED])
+
+        for gone in (parent, child):
+            with pytest.raises(NotFound):
+                await store.jobs.get(gone)
 
     async def test_links_go_with_their_child(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         [parent] = await pushed(store, pool, 1)

@@ -66,13 +66,13 @@ class Queue(Protocol):
         """Add jobs, all or none. Returns their ids, in order. A job is not added if another job has the same id, or if
         an unfinished job has the same unique key; then the other job's id is returned. Wakes workers that wait for jobs.
 
-        A job with parents (``after``) waits until they are done. Raises NotFound if a parent does not exist, and InvalidInput
-        if jobs of this push wait for each other in a circle; then no job is added.
+        A job with parents (``after``) waits until they are done. Raises NotFound if a parent, or a pool of jobs with this id,
+        does not exist, and InvalidInput if jobs of this push wait for each other in a circle; then no job is added.
         """
         ...
 
     async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
-        """Claim ready jobs, highest priority first, then oldest; no two claims ever get the same job.
+        """Claim ready jobs, highest priority first, then oldest. Concurrent claims never get the same job.
 
         Increases each job's epoch (the number of its claim, which later writes must name); counts an attempt unless the worker
         prefetches (``ahead``). Skips jobs that are not due yet, jobs of a group that has reached its limit or rate, and jobs
@@ -206,10 +206,10 @@ class Jobs(Protocol):
         ...
 
     async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
-        """Return the time after which the worker should call ``expire`` to free a job that it could then claim; zero: now.
+        """Return how long to wait before calling ``expire`` to free a job that this worker could claim; zero: call it now.
 
-        Considers only jobs with a lease that has expired and was not renewed since; returns None if there is no such job. At
-        the first expiry, ``expire`` only extends the lease; it takes the job back at the second.
+        Considers only jobs with a lease that has expired and was not renewed since; returns None if there is no such job. The
+        first call of ``expire`` extends the lease once; a call after the end of the extension takes the job back.
         """
         ...
 
@@ -217,12 +217,12 @@ class Jobs(Protocol):
         """Find out whether a job that this worker could claim is due, and when the next one is due. Ignores group limits."""
         ...
 
-    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
-        """Make poisoned and cancelled jobs pending again; ``job_ids`` of None: all poisoned jobs of the pool. Returns the ids.
+    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId]) -> Sequence[JobId]:
+        """Make poisoned and cancelled jobs of a pool pending again, in one transaction. Returns the ids of the requeued jobs.
         Resets the counts of failures, crashes and suspicions (crashes perhaps caused by another job), and drops a retry
         delay; a job that never failed keeps its delay. Its recorded steps stay. Skips a job if another unfinished job has its
-        unique key. A job waits again for its unfinished and failed parents; with an ``if_failed`` of ``run`` failed parents
-        count as done, and with ``skip`` they do not cancel it again."""
+        unique key. A job waits again for its unfinished and failed parents, even if its ``if_failed`` is ``skip``; if that is
+        ``run``, failed parents count as done."""
         ...
 
     async def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:

@@ -7,6 +7,7 @@ from drumbeat.core.job import UNFINISHED, IfFailed, Job, JobId, JobStatus, NewJo
 from drumbeat.core.pool import PoolId
 from drumbeat.store.flow_rules import (
     FAILED,
+    NEED_PARENTS,
     SKIPPED,
     FlowState,
     ParentCounts,
@@ -31,7 +32,7 @@ def expect_parents(state: MemoryState, rows: JobRows, jobs: Sequence[NewJob]) ->
 
 
 def link(state: MemoryState, job: Job, parents: Sequence[JobId], pushed: NewJob) -> Job:
-    """Link a new job to its parents, and return it in the state that follows from theirs."""
+    """Link a new job to its parents. Returns the job as waiting, pending or cancelled, according to the parents' states."""
     state.parents[job.job_id] = tuple(dict.fromkeys(parents))
     for parent in _jobs(state, state.parents[job.job_id]):
         state.children.setdefault(parent.job_id, {})[job.job_id] = None
@@ -60,7 +61,7 @@ def pass_on_end(state: MemoryState, ended: Job) -> None:
 
 
 def wait_again(state: MemoryState, requeued: Job) -> Job:
-    """Return a requeued job in the state that follows from its parents': see ``state_when_requeued``."""
+    """Return a requeued job as waiting or pending, according to the states of its parents: see ``state_when_requeued``."""
     if requeued.if_failed is None:
         return requeued
     found = state_when_requeued(_count(state, requeued.job_id), after_any=requeued.after_any, if_failed=requeued.if_failed)
@@ -68,14 +69,15 @@ def wait_again(state: MemoryState, requeued: Job) -> Job:
 
 
 def reopen(state: MemoryState, requeued: Job) -> None:
-    """Let the waiting jobs for which a failed parent had counted as done wait for it again, since it was requeued."""
+    """Let jobs wait again for a failed parent that was requeued, if it had counted as done for them and they still wait."""
     for child in _jobs(state, state.children.get(requeued.job_id, ())):
         if child.status is JobStatus.WAITING and child.if_failed is IfFailed.RUN and not child.after_any:
             state.rows(child.pool_id).jobs.put(replace(child, waits_for=child.waits_for + 1))
 
 
-def has_unfinished_child(state: MemoryState, job_id: JobId) -> bool:
-    return any(child.status in UNFINISHED for child in _jobs(state, state.children.get(job_id, ())))
+def is_needed(state: MemoryState, job_id: JobId) -> bool:
+    """Whether a job has a child that may still run: see ``NEED_PARENTS``."""
+    return any(child.status in NEED_PARENTS for child in _jobs(state, state.children.get(job_id, ())))
 
 
 def child_elsewhere(state: MemoryState, pool_id: PoolId) -> Job | None:

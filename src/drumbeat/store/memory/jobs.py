@@ -157,14 +157,11 @@ class MemoryJobs(MemoryTable):
         return Due(is_ready=timedelta() in waits, next_in=min(filter(None, waits), default=None))
 
     @operation
-    def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
+    def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId]) -> Sequence[JobId]:
         rows = self._rows(pool_id)
-        if job_ids is None:
-            jobs = sorted(rows.of(JobStatus.POISONED), key=lambda job: rows.numbers[job.job_id])
-        else:
-            named = [rows.jobs.get(job_id) for job_id in dict.fromkeys(job_ids)]
-            jobs = [job for job in named if job and job.status in _REQUEUED]
-            jobs.sort(key=lambda job: rows.numbers[job.job_id])
+        named = [rows.jobs.get(job_id) for job_id in dict.fromkeys(job_ids)]
+        jobs = [job for job in named if job and job.status in _REQUEUED]
+        jobs.sort(key=lambda job: rows.numbers[job.job_id])
         return [job.job_id for job in jobs if self._requeue(rows, job)]
 
     @operation

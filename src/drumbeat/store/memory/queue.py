@@ -23,7 +23,7 @@ from drumbeat.store.memory.state import MemoryTable, PoolRows, operation, plain
 class MemoryQueue(MemoryTable):
     @operation
     def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        rows = self.state.rows(pool_id)
+        rows = self.state.queue_rows(pool_id)
         for job in jobs:
             self._expect_pushable(pool_id, job)
         order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
@@ -177,8 +177,8 @@ class MemoryQueue(MemoryTable):
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:
-        """Return how many jobs a lost worker had begun. Stores the number with each of these jobs, so that it stays the same
-        when only some of them are taken back now."""
+        """Return how many jobs a lost worker had begun. Stores the number with each of these jobs: if only some of them are
+        taken back now, the same number is used when the others are taken back later."""
         begun = [job for job in self._claimed() if job.holder == holder and job.begun_at is not None]
         many = max([len(begun), *(self._leased(job).begun for job in begun)])
         for job in begun:

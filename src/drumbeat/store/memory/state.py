@@ -18,7 +18,7 @@ from drumbeat.core.job import Job, JobId, JobStatus, Token
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.log import Log
 from drumbeat.core.note import Note
-from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.run import Execution, ExecutionFile, Result, Run, RunId, Step, Template
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Holder, Worker, WorkerId
@@ -118,6 +118,13 @@ class MemoryState:
         except KeyError:
             raise NotFound(f"there is no pool {pool_id!r}; create it, or see which there are: drumbeat pools list") from None
 
+    def queue_rows(self, pool_id: PoolId) -> PoolRows:
+        """Return the rows of a pool of jobs, which is the only kind of pool with a queue. Raises NotFound."""
+        rows = self.pools.get(pool_id)
+        if rows is None or rows.pool.kind is not PoolKind.JOBS:
+            raise NotFound(f"there is no pool of jobs {pool_id!r}; create it, or see which there are: drumbeat pools list")
+        return rows
+
     def run_rows(self, run_id: RunId) -> tuple[PoolRows, Run]:
         """Return the rows of a run's pool, and the run. Raises NotFound."""
         rows = self.pools.get(PoolId(run_id))
@@ -149,7 +156,7 @@ class MemoryState:
         return rows.jobs.jobs.get(job_id) if rows else None
 
     def forget_job(self, job_id: JobId) -> None:
-        """Drop what the store keeps of a deleted job outside its pool: its pool, and its links to the jobs it waited for."""
+        """Forget what is stored about a deleted job outside its pool's rows: its pool's id, and its links to other jobs."""
         self.job_pools.pop(job_id, None)
         self.children.pop(job_id, None)
         for parent in self.parents.pop(job_id, ()):

@@ -11,7 +11,7 @@ from drumbeat.core.run import RUN_ENDED
 from drumbeat.core.worker import Worker
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import ProgressCallback
-from drumbeat.store.memory.flows import has_unfinished_child
+from drumbeat.store.memory.flows import is_needed
 from drumbeat.store.memory.state import MemoryState, MemoryTable, PoolRows, operation
 from drumbeat.store.pruning import prune_all
 
@@ -108,7 +108,7 @@ def _prune_jobs(state: MemoryState, rows: PoolRows, status: JobStatus, before: d
     old = [
         job
         for job in rows.jobs.of(status)
-        if job.finished_at and job.finished_at < before and not (job.has_children and has_unfinished_child(state, job.job_id))
+        if job.finished_at and job.finished_at < before and not (job.has_children and is_needed(state, job.job_id))
     ]
     for job in old:
         rows.jobs.remove(job.job_id)

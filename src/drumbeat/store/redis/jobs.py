@@ -111,9 +111,9 @@ class RedisJobs:
         is_ready, left = await self._database.run("job_due", *claiming_words(claiming))
         return Due(is_ready=bool(is_ready), next_in=None if left is None else timedelta(microseconds=int(left)))
 
-    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
-        words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))
-        return [JobId(job_id.decode()) for job_id in await self._database.run("job_requeue", pool_id, *words)]
+    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId]) -> Sequence[JobId]:
+        requeued = await self._database.run("job_requeue", pool_id, *dict.fromkeys(job_ids))
+        return [JobId(job_id.decode()) for job_id in requeued]
 
     async def change_pending(
         self, pool_id: PoolId, job_ids: Sequence[JobId], *, priority: int | None = None, run_at: datetime | None = None

@@ -145,7 +145,7 @@ class SqlJobs:
         left = None if row["next_due"] is None else timedelta(microseconds=row["next_due"] - row["now"])
         return Due(is_ready=bool(row["ready"]), next_in=left)
 
-    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
+    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId]) -> Sequence[JobId]:
         requeued = await transact_again(self._database, lambda: _requeue(pool_id, job_ids))
         await self._queue.notify([pool_id] if requeued else [])
         return requeued
@@ -242,7 +242,8 @@ def _find(job_id: JobId) -> Script[Row | None]:
 def _cancel(job_ids: Sequence[JobId]) -> Script[tuple[list[Job], set[PoolId]]]:
     """Cancel jobs. Returns them, and the pools in which jobs that waited for them became ready.
 
-    All are cancelled before any end is passed on, so that a job is not skipped or released by another one of them.
+    All are cancelled before the jobs that wait for them are updated, so that no job in ``job_ids`` is skipped, or
+    made pending, because another one of them has ended.
     """
     changed: list[Row] = []
     for job_id in sorted(set(job_ids)):
@@ -255,11 +256,9 @@ def _cancel(job_ids: Sequence[JobId]) -> Script[tuple[list[Job], set[PoolId]]]:
     return cancelled, pools
 
 
-def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[JobId]]:
+def _requeue(pool_id: PoolId, job_ids: Sequence[JobId]) -> Script[list[JobId]]:
     candidates: list[Row] = []
-    if job_ids is None:
-        candidates += yield "list_poisoned", {"pool_id": pool_id}
-    for job_id in dict.fromkeys(job_ids or ()):
+    for job_id in dict.fromkeys(job_ids):
         row = yield from _find(job_id)
         candidates += [row] if row else []
     requeued: list[Row] = []

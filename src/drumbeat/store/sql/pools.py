@@ -48,6 +48,11 @@ def no_pool(pool_id: str) -> NotFound:
     return NotFound(f"there is no pool {pool_id!r}; create it, or see which there are: drumbeat pools list")
 
 
+def no_jobs_pool(pool_id: str) -> NotFound:
+    """Return the error of a push to a pool that does not exist, or that is a benchmark's or a fleet's and has no queue."""
+    return NotFound(f"there is no pool of jobs {pool_id!r}; create it, or see which there are: drumbeat pools list")
+
+
 def create_pool(pool: PoolRow) -> Script[PoolRow]:
     rows = yield "add_pool", _pool_values(pool) | {"kind": pool.kind}
     if not rows:
@@ -78,8 +83,8 @@ def delete_pool(pool_id: PoolId, *, unfinished: bool = True) -> Script[None]:
     """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, while it has unfinished jobs
     and ``unfinished`` is False, and while an unfinished job of another pool has a parent in it.
 
-    The children are read after their parents are deleted: a push that adds one has either committed before, or it finds no
-    parent."""
+    The children are read after their parents are deleted, so that none is missed: a push at the same time has either committed
+    its child before that, or it finds no parent and fails."""
     yield "lock_pool_to_delete", {"pool_id": pool_id}
     live = (yield "count_live_workers", {"pool_id": pool_id})[0]["live"]
     if live:

@@ -245,7 +245,7 @@ class PostgresDatabase:
             return InvalidSettings(f"PostgreSQL at {self.location}: {exc}; check the options of the store's URL")
         if isinstance(exc, asyncpg.DeadlockDetectedError):
             return Deadlock(f"PostgreSQL at {self.location}: {exc}; try again")
-        if isinstance(exc, asyncpg.DataError):
+        if isinstance(exc, asyncpg.DataError | asyncpg.ProgramLimitExceededError):  # the latter: a text too long for its index
             return InvalidInput(f"PostgreSQL cannot store this value: {exc}")
         if isinstance(exc, asyncpg.UniqueViolationError):
             detail = str(exc.detail or exc).rstrip(".")

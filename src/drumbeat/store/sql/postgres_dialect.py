@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.store.sql.queries import Dialect
+from drumbeat.store.sql.queries import Dialect, jobs_of_pool
 
 
 @cache
@@ -46,6 +46,9 @@ def dialect(schema: str) -> Dialect:
             "listed": lambda column, numbers: f"{column} = ANY(CAST(translate({numbers}, '[]', '{{}}') AS bigint[]))",
             "among": lambda column, names: (
                 f"{column} IN (SELECT value FROM json_array_elements_text(CAST(CAST({names} AS text) AS json)) AS texts(value))"  # noqa: S608 - of our own texts
+            ),
+            "of_pool": lambda column, condition="TRUE": (
+                f"{column} = ANY(ARRAY(SELECT j.seq FROM ({jobs_of_pool()}) j WHERE {condition}))"  # noqa: S608 - of our own texts
             ),
             "by": lambda index: "",  # the planner finds the index itself
             "worker_number": lambda name: f"CAST(substring({name} FROM 'worker-([0-9]{{1,15}})$') AS bigint)",

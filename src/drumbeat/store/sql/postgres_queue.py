@@ -37,7 +37,7 @@ from drumbeat.store.sql.job_scripts import (
     refused_tokens,
     settle_locked,
 )
-from drumbeat.store.sql.pools import no_pool
+from drumbeat.store.sql.pools import no_jobs_pool, no_pool
 from drumbeat.store.sql.postgres_push_fastpath import PushFastpath
 from drumbeat.store.sql.queue import Notifier, SqlQueue
 from drumbeat.store.sql.rows import to_us
@@ -84,7 +84,7 @@ class PostgresQueue(SqlQueue):
             self._statement_notifier.notify_later(values["channel"])
             raise
         if number is None:
-            raise no_pool(pool_id)
+            raise no_jobs_pool(pool_id)
         return [job_id_of(number)]
 
     async def _push_others(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
@@ -137,8 +137,8 @@ class PostgresQueue(SqlQueue):
         return SettleResult(stale=refused_tokens(verdicts, accepted), claimed=tuple(claimed))
 
     async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
-        """Extend claims. A job that a transaction has locked is skipped; since most locks are short, it is tried again a few
-        times."""
+        """Extend claims. Does not wait for a job that a transaction has locked, but tries again a few times, since most locks
+        are short. If the job is still locked then, its token is in ``locked`` of the result."""
         first = await super().renew(holder, tokens, lease)
         stale, cancelled = [*first.stale], [*first.cancelled]
         locked = await self._held(holder, stale)
@@ -163,7 +163,7 @@ class PostgresQueue(SqlQueue):
         return [token for token in tokens if numbers.get(token.job_id) in held]
 
     async def _settle_late(self, holder: Holder, late: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> set[Token]:
-        """Record outcomes that the first statement did not: the job is no longer held, or it got a child at that moment."""
+        """Try to record outcomes that the first statement did not record: the job is no longer held, or just got a child."""
         if not late:
             return set()
         settled = await transact_again(self._database, lambda: settle_locked(holder, late, numbers))
@@ -182,7 +182,7 @@ class PostgresQueue(SqlQueue):
         return await self._with_missed_jobs(claiming, rows, began, cursor)
 
     async def _with_missed_jobs(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """Return ``rows`` plus jobs the first statement missed: before ``cursor``, in limited groups, or delayed until now."""
+        """Return the claimed ``rows``, and claim more if they are too few: before ``cursor``, of limited groups, or now due."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]
@@ -224,7 +224,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
 def share_pool(pool_id: PoolId) -> Script[None]:
     """Keep the pool from being deleted until the transaction that runs this script ends. Raises NotFound."""
     if not (yield "share_pool", {"pool_id": pool_id}):
-        raise no_pool(pool_id)
+        raise no_jobs_pool(pool_id)
 
 
 def _plain_step(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None = None) -> tuple[str, dict[str, Any]]:
@@ -249,13 +249,13 @@ def _alike_step(where: dict[str, Any], payloads: Sequence[Any], like: NewJob) ->
 def _pushed(pool_id: PoolId, jobs: Sequence[NewJob], rows: Rows) -> list[JobId]:
     """Return the ids of pushed jobs. Each row starts with the number of a job; numbers rise in the order of ``jobs``."""
     if len(rows) != len(jobs):
-        raise no_pool(pool_id)
+        raise no_jobs_pool(pool_id)
     return job_ids_of(sorted(row[0] for row in rows))
 
 
 def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[tuple[list[JobId], dict[int, int]]]:
     """Insert the new jobs, and find the existing job for each duplicate; try again if that job has ended meanwhile. Returns the
-    id of each job, and by the position of each new job the number of its row."""
+    id of each job, and the row number of each new job by its position in ``jobs``."""
     ids: dict[int, JobId] = {}
     added: dict[int, int] = {}
     for _ in range(_TRIES):

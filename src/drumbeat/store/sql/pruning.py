@@ -80,7 +80,7 @@ def _prune_jobs(
     until = time.monotonic() + step.seconds
     for first in range(0, len(numbers), step.at_once):
         some = numbers[first : first + step.at_once]
-        free = yield from _without_unfinished_children([number for number in some if number in parents])
+        free = yield from _without_needed([number for number in some if number in parents])
         rows: Rows = yield (
             "prune_jobs",
             {"numbers": dump(some), "parents": dump(free), "status": str(status), "age": age},
@@ -96,11 +96,11 @@ def _prune_jobs(
     return gone
 
 
-def _without_unfinished_children(parents: Sequence[int]) -> Script[list[int]]:
-    """Lock jobs that have children, and return those whose children have all ended."""
+def _without_needed(parents: Sequence[int]) -> Script[list[int]]:
+    """Lock jobs that have children, and return those of which no child may still run: see ``NEED_PARENTS``."""
     if not parents:
         return []
     numbers = {"numbers": dump(parents)}
     yield "lock_prunable", numbers
-    kept = {row["parent_seq"] for row in (yield "list_with_unfinished_children", numbers)}
+    kept = {row["parent_seq"] for row in (yield "list_needed_parents", numbers)}
     return [number for number in parents if number not in kept]

@@ -95,6 +95,12 @@ def load_queries(dialect: Dialect) -> Mapping[str, Query]:
     return queries | drops
 
 
+@cache
+def jobs_of_pool() -> str:
+    """Return a query for ``seq`` and ``has_children`` of a pool's jobs, which does not read the other pools' finished jobs."""
+    return dict(_sections("parts.sql"))["jobs_of_pool"]
+
+
 def load_table_queries(dialect: Dialect, table: SqlTable) -> Mapping[str, Query]:
     """Load the queries that copy one table. Their names end with the table's name, such as ``copy_rows_jobs``."""
     words = {
@@ -128,8 +134,8 @@ def migration_texts() -> Mapping[int, str]:
 
 def migrations_of(dialect: str) -> Mapping[int, str]:
     """Return the SQL text of each migration in this dialect, by number. A dialect can replace portable migrations with its own.
-    Its first own migration creates the tables as the portable migration of the same number leaves them, so the migrations
-    before it are empty."""
+    The first of its own creates all tables, as they are after the portable migration with the same number, so the texts of
+    earlier migrations are empty."""
     own = _numbered_files(_HERE / "migrations" / dialect)
     first = min(own, default=0)
     return {number: own.get(number, text if number > first else "") for number, text in migration_texts().items()}

@@ -50,6 +50,7 @@ def dialect(*, hybrid: bool) -> Dialect:
             "job_id": lambda given, number: f"COALESCE({given}, 'j' || LPAD(TO_VARCHAR({number}), 12, '0'))",
             "listed": _among,
             "among": _among,
+            "of_pool": _of_pool,
             "by": lambda index: "",  # Snowflake finds the index itself
             "if_given": lambda value: f"/*if {value}*/",
             "index": lambda name, *columns: f", INDEX {name} ({', '.join(columns)})" if hybrid else "",
@@ -61,6 +62,11 @@ def dialect(*, hybrid: bool) -> Dialect:
 def _among(column: str, values: str) -> str:
     """Return the condition that a column has one of the listed values; ``...`` later becomes one ``?`` for each value."""
     return f"{column} IN ({values}...)"
+
+
+def _of_pool(column: str, condition: str = "TRUE") -> str:
+    """Return the condition that a column is the number of a job of the pool for which ``condition`` is true."""
+    return f"{column} IN (SELECT j.seq FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND {condition})"  # noqa: S608 - of our own texts
 
 
 def _path(*keys: str) -> str:

@@ -27,7 +27,7 @@ from drumbeat.core.errors import (
 )
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script_blocking
-from drumbeat.store.sql.queries import Dialect, Query, SqlTable, load_queries, load_table_queries
+from drumbeat.store.sql.queries import Dialect, Query, SqlTable, jobs_of_pool, load_queries, load_table_queries
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
 from drumbeat.store.sql.sqlite_thread import CallOutcome, DatabaseThread, QueuedCall
@@ -42,8 +42,8 @@ _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 def _make_private(path: Path) -> None:
     """Create an empty database file that only the current user can read. Fails if the file exists.
 
-    Creates it under a temporary name and links it to ``path``. If ``path`` itself were opened and closed, and SQLite had just
-    created it in another thread, SQLite would lose its locks on the file, and another process could write at the same time.
+    Creates the file under a temporary name and links it to ``path``. If it were created at ``path``, closing it would release
+    all locks of this process on it, also a lock that SQLite just took in another thread: two processes could write at once.
     """
     empty = path.with_name(f".{path.name}.{uuid4().hex}")
     os.close(os.open(empty, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -54,12 +54,12 @@ def _make_private(path: Path) -> None:
 
 
 def _paths(pairs: Sequence[str]) -> str:
-    """Join alternating keys and values to the arguments of SQLite's ``json_insert``, with each key turned into a JSON path."""
+    """Return the arguments of SQLite's ``json_insert`` for alternating keys and values; each key becomes a JSON path."""
     return ", ".join(f"'$.' || {part}" if n % 2 == 0 else part for n, part in enumerate(pairs))
 
 
 def _path(keys: Sequence[str]) -> str:
-    """Return the SQL expression of the JSON path to nested keys."""
+    """Return the SQL expression that builds a JSON path from nested keys, the outermost first."""
     return "'$'" + "".join(f" || '.' || {key}" for key in keys)
 
 
@@ -94,6 +94,7 @@ DIALECT = Dialect(
         "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
         "listed": lambda column, numbers: f"{column} IN (SELECT value FROM json_each({numbers}))",  # noqa: S608 - of our own texts
         "among": lambda column, names: f"{column} IN (SELECT value FROM json_each({names}))",  # noqa: S608 - of our own texts
+        "of_pool": lambda column, condition="TRUE": f"{column} IN (SELECT j.seq FROM ({jobs_of_pool()}) j WHERE {condition})",  # noqa: S608 - of our own texts
         "by": lambda index: f"INDEXED BY {index}",
         "worker_number": lambda name: (
             f"CASE WHEN rtrim({name}, '0123456789') LIKE '%worker-' "

@@ -21,7 +21,7 @@ from drumbeat.store.sql.job_scripts import (
     refused_tokens,
     settle_locked,
 )
-from drumbeat.store.sql.pools import no_pool
+from drumbeat.store.sql.pools import no_jobs_pool, no_pool
 from drumbeat.store.sql.queue import SqlQueue
 from drumbeat.store.sql.rows import dump, to_us
 
@@ -103,7 +103,7 @@ def _push(
 def _next_number(pool_id: PoolId, count: int) -> Script[tuple[int, int]]:
     rows = yield "next_number", {"pool_id": pool_id, "count": count}
     if not rows:
-        raise no_pool(pool_id)
+        raise no_jobs_pool(pool_id)
     return rows[0]["seq"], rows[0]["now"]
 
 
@@ -116,9 +116,10 @@ def _claim(claiming: ClaimRequest) -> Script[Sequence[Row]]:
     values = _claim_values(claiming) | {"now": gate[0]["now"]}
     if gate[0]["due"]:
         yield "promote_jobs", values
-    rows = yield from _take(values, among_groups=gate[0]["limited"] or gate[0]["due"])
+    among_groups = gate[0]["limited"] or gate[0]["due"]
+    rows = yield from _take(values, among_groups=among_groups)
     if not rows and gate[0]["alone_waits"] and claiming.alone:
-        rows = yield from _take(values | {"limit": 1, "alone": True}, among_groups=gate[0]["limited"])
+        rows = yield from _take(values | {"limit": 1, "alone": True}, among_groups=among_groups)
     return rows
 
 
@@ -154,8 +155,8 @@ def _settle(
 def settle_done(
     holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]
 ) -> Script[tuple[set[Token], set[PoolId]]]:
-    """Mark jobs as done, in the transaction that runs this script. Returns the tokens that were still valid, and the pools in
-    which other jobs became ready."""
+    """Mark jobs as done, in the transaction that runs this script. Returns the tokens of the marked jobs, and the pools in
+    which jobs that waited for them became ready. A job whose token is no longer valid is left unchanged."""
     if not verdicts:
         return set(), set()
     outcomes = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]

@@ -25,6 +25,12 @@ def _before_9000(moment: datetime) -> datetime:
     return moment
 
 
+def _not_empty(job_ids: list[str]) -> list[str]:
+    if not job_ids:
+        raise ValueError("expected at least one job id, got none; leave job_ids out to requeue all poisoned jobs")
+    return job_ids
+
+
 class NewPool(RequestBody):
     """A job pool to create. Handlers are not set here, but where the workers are started."""
 
@@ -154,9 +160,11 @@ class JobsNamed(RequestBody):
 
 
 class JobsToRequeue(RequestBody):
-    """Ids of the jobs to requeue; without ids, all poisoned jobs of the pool."""
+    """Ids of the jobs to requeue, at least one; without ``job_ids``, all poisoned jobs of the pool."""
 
-    job_ids: Annotated[list[Key], Field(max_length=1000)] | None = None
+    job_ids: Annotated[list[Key], Field(max_length=1000), AfterValidator(_not_empty)] | None = Field(
+        default=None, json_schema_extra={"minItems": 1}
+    )
 
 
 class Pushed(Shape):

@@ -81,6 +81,11 @@ def notify(text: str, *, error: bool = False) -> None:
     ui.notify(text, type="negative" if error else "positive", multi_line=True, timeout=12_000 if error else 4_000)
 
 
+def warn(text: str) -> None:
+    """Show a warning as a notification that disappears by itself."""
+    ui.notify(text, type="warning", textColor="white", multi_line=True, timeout=12_000)
+
+
 def button(text: str, action: Action, icon: str | None = None, *, name: str | None = None, danger: bool = False) -> ui.button:
     """Add a button that changes something; hidden from users with read-only access. ``name``: accessible name, if the text is
     not enough."""

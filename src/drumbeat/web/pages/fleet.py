@@ -1,6 +1,5 @@
 """The list of fleets: pools that a policy scales, with their workers and costs."""
 
-from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolRow
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages import fleet_one, fleet_policy, fleet_simulate
@@ -17,6 +17,7 @@ from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceho
 from drumbeat.web.pages.fleet_text import money, spent_text
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty_state, heading, page
+from drumbeat.web.pages.overview import workers_text
 from drumbeat.web.pages.plain_words import COSTS, POLICIES, plain
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ class Fleet:
 
     @property
     def workers(self) -> str:
-        counted = Counter(each.standing for each in self.status.workers)
-        return ", ".join(f"{count} {name}" for name, count in sorted(counted.items())) or "none"
+        return workers_text(self.status.workers)
 
     @property
     def last_beat(self) -> timedelta | None:
@@ -61,7 +61,7 @@ _FLEETS = (
     TableColumn(name="target", label="target workers", read=lambda row: row.target, number=True),
     TableColumn(name="cost", label="cost per hour", read=lambda row: money(row.spent and row.spent.burn_per_hour), number=True),
     TableColumn(name="today", label="cost today (UTC)", read=lambda row: spent_text(row.spent, "day"), number=True),
-    TableColumn(name="beat", label="last decision", read=lambda row: row.last_beat, number=True),
+    TableColumn(name="beat", label="time since decision", read=lambda row: row.last_beat, number=True),
 )
 
 
@@ -107,6 +107,8 @@ def _new_button() -> None:
             name = form.field("name", ui.input("Pool"))
 
         async def read_name() -> str:
+            if not text_of(name):
+                raise InvalidInput("name: expected the name of a pool, got none")
             return text_of(name)
 
         if pool_id := await form.ask(read_name):

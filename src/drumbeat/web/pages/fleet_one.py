@@ -34,7 +34,7 @@ _WORKERS = (
     TableColumn(name="worker", read=lambda row: row[1].worker_id),
     TableColumn(name="status", read=lambda row: row[1].standing, is_status=True),
     TableColumn(name="health", read=lambda row: shown_health(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
-    TableColumn(name="silent", label="last heartbeat", read=lambda row: silence(row[1], row[0].now), number=True),
+    TableColumn(name="silent", label="time since heartbeat", read=lambda row: silence(row[1], row[0].now), number=True),
     TableColumn(name="jobs", label="jobs in progress", read=lambda row: row[1].active, number=True),
     TableColumn(name="engine", read=lambda row: row[1].engine),
     TableColumn(name="host", read=lambda row: row[1].place),
@@ -119,7 +119,8 @@ def _workers(app: AppState, status: "FleetStatus") -> TableOrPlaceholder:
             notify(f"Draining {', '.join(draining)}." if draining else f"{worker} is already draining.")
 
     async def kill(worker: str) -> None:
-        if await confirm(f"Kill {worker} now? Its jobs go back to the queue.", "Kill"):
+        requeued = " Its jobs go back to the queue." if status.pool.kind is PoolKind.JOBS else ""
+        if await confirm(f"Kill {worker} now?{requeued}", "Kill"):
             async with app.plane.fleets.spawner(pool_id) as spawner:
                 await fleet.kill(worker, spawner)
             notify(f"Killed {worker}.")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.errors import InvalidSettings, StaleWrite
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.web.app_state import AppState
@@ -38,7 +38,10 @@ FIELDS: Mapping[PolicyName, tuple[str, ...]] = {
     PolicyName.LAG_AWARE: _SCALED,
 }
 _NO_FIELD = frozenset({"policy", "schedules"})  #: ``policy`` has its own select field; ``schedules`` can be set only in files
-_MOST_LETTERS = 22  #: longer labels and placeholders get a wider field
+CHANGED_MEANWHILE = (
+    "Not saved: this policy was changed after you opened the page. Reload the page, then make your change again."
+)
+_MOST_LETTERS, _MOST_IN_WIDE = 22, 40  #: longer labels and placeholders get a wider field
 _TYPES = {each.name: str(each.type) for each in fields(FleetPolicy)}
 
 
@@ -55,10 +58,15 @@ def add(app: AppState) -> None:
 
         async def save() -> None:
             made = form.read()
-            if made is not None:
+            if made is None:
+                return
+            try:
                 await save_policy(app, pool_id, pool, made)
-                notify("Policy saved. The next decision uses it.")
-                ui.navigate.to(f"/fleet/{quote(pool_id, safe='')}")
+            except StaleWrite:
+                notify(CHANGED_MEANWHILE, error=True)
+                return
+            notify("Policy saved. The next decision uses it.")
+            ui.navigate.to(f"/fleet/{quote(pool_id, safe='')}")
 
         button("Save", save, icon="save")
 
@@ -70,13 +78,13 @@ def _policy(pool: PoolRow | None) -> FleetPolicy:
 
 
 async def save_policy(app: AppState, pool_id: str, pool: PoolRow | None, policy: FleetPolicy) -> None:
-    """Set the policy of a pool; creates the pool if it does not exist."""
+    """Set the policy of a pool, which is created if missing. Raises StaleWrite if its policy is not that of ``pool``."""
     if pool is not None and pool.kind is PoolKind.FLEET:
-        await app.plane.fleets.set_policy(pool.pool_id, policy)
+        await app.plane.fleets.set_policy(pool.pool_id, policy, seen=pool)
     elif pool is None and policy.policy is PolicyName.FIXED:
         await app.plane.fleets.create(pool_id, policy)
     else:
-        await app.plane.fleets.scale_pool(pool_id, policy)
+        await app.plane.fleets.scale_pool(pool_id, policy, seen=pool)
 
 
 class PolicyForm:
@@ -88,7 +96,7 @@ class PolicyForm:
         self._policy = ui.select(dict(POLICIES), value=policy.policy.value, label=LABELS["policy"], on_change=self._show_fields)
         self._policy.props("outlined dense stack-label").classes("w-full max-w-md")
         self._main = self._group((*_FIXED, *_SCALED, "tasks_per_worker"))
-        heading("Price and budgets (in the currency of the price)", 2)
+        heading("Price and budgets (all in one currency)", 2)
         self._group(_MONEY)
         with ui.expansion("Advanced settings").classes("w-full"):
             self._group([name for name in _TYPES if name not in self._fields and name not in _NO_FIELD])
@@ -125,8 +133,9 @@ class PolicyForm:
 
 def _field(name: str, value: Any) -> Field:
     made = _element(LABELS[name], value, IF_EMPTY.get(name), _TYPES[name])
-    needs_room = max(len(LABELS[name]), len(IF_EMPTY.get(name, ""))) > _MOST_LETTERS
-    return made.props("outlined dense stack-label").classes("w-72" if needs_room else "w-44")
+    letters = max(len(LABELS[name]), len(IF_EMPTY.get(name, "")))
+    made.props("outlined dense stack-label")
+    return made.classes("w-44" if letters <= _MOST_LETTERS else "w-72" if letters <= _MOST_IN_WIDE else "w-full max-w-md")
 
 
 def _element(label: str, value: Any, placeholder: str | None, type_name: str) -> Field:

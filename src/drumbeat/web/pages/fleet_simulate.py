@@ -16,6 +16,7 @@ from drumbeat.fleet.model import PolicyName
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import notify, report_errors
 from drumbeat.web.pages.components import PageTable, TableColumn
+from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.forms import Field, mark_field
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.plain_words import POLICIES, SIMULATED, plain
@@ -72,10 +73,12 @@ class SimulateForm:
         choose = ui.button("Upload a trace (CSV)", icon="upload_file").props("no-caps outline")
         choose.on("click", js_handler=f"() => getElement({upload.id}).$refs.qRef.pickFiles()")
         with ui.row().classes("w-full gap-2"):
-            self._policy = ui.select(dict(POLICIES), value=PolicyName.LAG_AWARE.value, label="Policy")
+            self._policy = ui.select(
+                dict(POLICIES), value=PolicyName.LAG_AWARE.value, label="Policy", on_change=self._show_fields
+            )
             self._policy.props("outlined dense stack-label").classes("w-full max-w-md")
             self._fields: dict[str, Field] = {
-                "spawn_lag": ui.number("Worker startup (s)", value=120),
+                "spawn_lag": ui.number("Worker startup time (s)", value=120),
                 "max_workers": ui.number("Max workers", value=10, precision=0),
                 "min_workers": ui.number("Min workers", value=0, precision=0),
                 "price_per_hour": ui.number("Worker price per hour", value=0.5),
@@ -84,6 +87,15 @@ class SimulateForm:
                 field.props("outlined dense stack-label").classes("w-44")
         ui.button("Simulate", icon="play_arrow", on_click=lambda: report_errors(self._simulate)).props("no-caps unelevated")
         self._column = ui.column().classes("w-full").props('role=region aria-label="Simulation result" aria-live=polite')
+
+    @property
+    def _is_fixed(self) -> bool:
+        return bool(self._policy.value == PolicyName.FIXED)
+
+    def _show_fields(self) -> None:
+        """Show the number of workers that the selected policy uses: exactly so many, or a minimum and a maximum."""
+        set_attribute(self._fields["max_workers"], "label", "Workers" if self._is_fixed else "Max workers")
+        self._fields["min_workers"].set_visibility(not self._is_fixed)
 
     async def _upload(self, event: events.UploadEventArguments) -> None:
         if event.file.size() > MAX_BYTES:
@@ -94,7 +106,7 @@ class SimulateForm:
 
     async def _simulate(self) -> None:
         try:
-            values = {name: _number(name, field.value) for name, field in self._fields.items()}
+            values = {name: _number(name, field.value) for name, field in self._fields.items() if field.visible}
         except InvalidInput as exc:
             mark_field(self._fields, str(exc))
             return

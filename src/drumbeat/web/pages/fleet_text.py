@@ -1,7 +1,7 @@
 """Texts of the fleet pages: costs, and what beats (passes of the autoscaler) decided and why."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 from urllib.parse import quote
 
 from nicegui import ui
@@ -9,7 +9,7 @@ from nicegui import ui
 from drumbeat.core.beat import Beat
 from drumbeat.web.pages.components import Series, TableColumn, as_text
 from drumbeat.web.pages.frame import heading
-from drumbeat.web.pages.plain_words import FLEET_ACTIONS, INPUTS, POLICIES, RULES, plain, plain_action
+from drumbeat.web.pages.plain_words import FLEET_ACTIONS, INPUTS, POLICIES, RULES, counted, plain, plain_action
 from drumbeat.web.pages.policy_labels import LIMITS
 
 if TYPE_CHECKING:
@@ -29,8 +29,16 @@ class SpentFigures(Protocol):
     def spent(self) -> Any: ...
 
 
+@overload
+def money(amount: float) -> str: ...
+@overload
+def money(amount: float | None) -> str | None: ...
 def money(amount: float | None) -> str | None:
-    return None if amount is None else f"{amount:,.2f}"
+    """Return an amount with two decimals; an amount below 100 has four significant digits if two decimals would cut it."""
+    if amount is None:
+        return None
+    short, long = f"{amount:,.2f}", f"{amount:.4g}"
+    return short if abs(amount) >= 100 or float(long) == float(short) else long
 
 
 def spent_text(found: SpentFigures | None, period: str) -> str | None:
@@ -38,7 +46,7 @@ def spent_text(found: SpentFigures | None, period: str) -> str | None:
     if found is None:
         return None
     limit = getattr(found, f"max_per_{period}")
-    return f"{getattr(found.spent, period):,.2f}" + (f" of {limit:,.2f}" if limit is not None else "")
+    return money(float(getattr(found.spent, period))) + (f" of {money(float(limit))}" if limit is not None else "")
 
 
 def budget_share(found: SpentFigures, period: str) -> float | None:
@@ -96,14 +104,14 @@ def worker_series(beats: Sequence[Beat]) -> Series:
 def show_explanation(found: "BeatExplanation") -> None:
     """Show how the autoscaler decided in one pass, or how it would decide now: inputs, rules, limits and actions."""
     ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy: {plain(POLICIES, found.policy)}").classes("text-weight-medium")
-    ui.label(f"Target: {found.wanted} workers").classes("text-weight-medium")
+    ui.label(f"Target: {counted(found.wanted, 'worker')}").classes("text-weight-medium")
     if found.provider_error is not None:
         ui.label(f"Engine error: {found.provider_error}").classes("text-negative")
     heading("Inputs", 3)
     _list([f"{plain(INPUTS, name)}: {input_text(value)}" for name, value in found.inputs.items()])
     heading("Rules", 3)
     _list(
-        [f"{each.workers} workers: {each.reason} (rule: {plain(RULES, each.rule)})" for each in found.wishes]
+        [f"{counted(each.workers, 'worker')}: {each.reason} (rule: {plain(RULES, each.rule)})" for each in found.wishes]
         or ["no rule asked for workers"]
     )
     heading("Limits applied", 3)

@@ -18,7 +18,7 @@ from drumbeat.web.pages.actions import caller, show_session_ended
 from drumbeat.web.pages.auto_refresh import add_notice
 from drumbeat.web.pages.element_names import set_attribute, set_label
 from drumbeat.web.problems import status_of
-from drumbeat.web.roles import AuthMethod
+from drumbeat.web.roles import AuthMethod, Role
 
 MENU = (  #: name, path, icon and group of each page
     ("Overview", "/", "space_dashboard", ""),
@@ -39,6 +39,7 @@ _SWITCH_LOOK = f"""(() => {{
   return look === 'dark';
 }})()"""  #: stores the new look in a cookie before showing it, so that the next page has it too
 
+_ROLES = {Role.READER: "read-only", Role.OPERATOR: "operator"}
 Page = Callable[..., Awaitable[None]]
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,8 @@ def _user(app: AppState) -> None:
     """Add the store's name, the user's role and the logout button to the header."""
     user = caller()
     ui.label(f"Store: {store_name(app)}").classes("text-caption hide-on-phone ellipsis").style("max-width: 40vw")
-    set_label(ui.label(str(user.role)).classes("text-caption"), f"Your role: {user.role}")
+    role = _ROLES[user.role]
+    set_label(ui.label(role).classes("text-caption"), f"Your role: {role}")
     if user.means is AuthMethod.SESSION:
         _watch_session()
         with set_attribute(ui.element("form").props("method=post"), "action", LOGOUT):

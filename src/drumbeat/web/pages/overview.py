@@ -1,6 +1,7 @@
 """The overview page: active runs, pools, and what needs attention."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,11 +15,11 @@ from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, shown_health
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.auto_refresh import refresh_every
-from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, TableOrPlaceholder, as_text, duration_text, tiles
+from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, TableOrPlaceholder, duration_text, tiles
 from drumbeat.web.pages.fleet_one import spending
 from drumbeat.web.pages.fleet_text import money
 from drumbeat.web.pages.frame import FIRST_RUN, empty_state, heading, page
-from drumbeat.web.pages.plain_words import COSTS, PHASES, POISONED, RUN_STATUSES, plain
+from drumbeat.web.pages.plain_words import COSTS, PHASES, POISONED, RUN_STATUSES, counted, plain
 from drumbeat.web.pages.runs.listing import JudgedRun, run_columns
 from drumbeat.web.verdicts import verdict_words
 
@@ -48,7 +49,16 @@ class PoolSummary:
 
     @property
     def unhealthy(self) -> list[Worker]:
-        return [each for each in self.workers if shown_health(each, self.now, self.pool.thresholds) is not Health.HEALTHY]
+        return [each for each in self.workers if self._health(each) is not Health.HEALTHY]
+
+    def _health(self, worker: Worker) -> Health | None:
+        return shown_health(worker, self.now, self.pool.thresholds)
+
+    def worker_problem(self, worker: Worker) -> str:
+        """Return what is wrong with a worker that is not healthy: it was not started, its heartbeat is late, or it is lost."""
+        if worker.not_started is not None:
+            return f"not started: {worker.not_started}"
+        return "late heartbeat" if self._health(worker) is Health.STALE else "lost"
 
     @property
     def href(self) -> str:
@@ -94,18 +104,21 @@ async def pool_summary(app: AppState, pool: PoolRow) -> PoolSummary:
 
 
 def attention_items(data: OverviewData) -> list[tuple[str, str]]:
-    """Return what needs attention, such as poisoned (given up) jobs, silent workers and failed runs, each as text and link."""
+    """Return what needs attention, such as poisoned jobs, unhealthy workers and failed runs, each as text and link."""
     found: list[tuple[str, str]] = []
     for each in data.pools:
         name = each.pool.pool_id
         if each.counts.poisoned:
-            found.append((f"{as_text(each.counts.poisoned)} poisoned jobs in {name}", f"{each.href}?status=poisoned"))
+            found.append((f"{counted(each.counts.poisoned, 'poisoned job')} in {name}", f"{each.href}?status=poisoned"))
         if each.counts.ready and not each.workers and not each.is_paused:
-            age = f" (oldest: {duration_text(each.oldest_age)})" if each.oldest_age else ""
-            found.append((f"{format_count(each.counts.ready)} ready jobs in {name}{age}, but no workers", each.href))
+            age = f" (longest wait: {duration_text(each.oldest_age)})" if each.oldest_age else ""
+            jobs = counted(each.counts.ready, "ready job", format_count(each.counts.ready))
+            found.append((f"{jobs} in {name}{age}, but no workers", each.href))
         if each.is_paused:
             found.append((f"pool {name} is paused", each.href))
-        found += [(f"worker {worker.worker_id} of {name} sends no heartbeats", each.href) for worker in each.unhealthy]
+        found += [
+            (f"worker {worker.worker_id} of {name}: {each.worker_problem(worker)}", each.href) for worker in each.unhealthy
+        ]
     return found + _run_items(data)
 
 
@@ -131,21 +144,22 @@ _RUNS = (
     *run_columns(),
     TableColumn(name="phase", read=lambda row: plain(PHASES, row.run.phase)),
     TableColumn(name="operations", read=lambda row: row.run.operations, number=True),
-    TableColumn(name="ops_s", label="ops/s", read=lambda row: row.run.qps, number=True),
+    TableColumn(name="ops_s", label="operations/s", read=lambda row: row.run.qps, number=True),
     TableColumn(name="started", label="started (UTC)", read=lambda row: row.run.started_at),
 )
 _POOLS = (
     TableColumn(name="pool", label="pool or fleet", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
     TableColumn(name="ready", read=lambda row: format_count(row.counts.ready), number=True),
-    TableColumn(name="oldest", label="oldest job age", read=lambda row: row.oldest_age, number=True),
+    TableColumn(name="oldest", label="longest wait", read=lambda row: row.oldest_age, number=True),
     TableColumn(name="claimed", label="in progress", read=lambda row: format_count(row.counts.claimed), number=True),
     TableColumn(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
-    TableColumn(name="workers", read=lambda row: _by_status(row.workers)),
+    TableColumn(name="workers", read=lambda row: workers_text(row.workers)),
 )
 
 
-def _by_status(workers: tuple[Worker, ...]) -> str:
-    found = Counter(str(each.status) for each in workers)
+def workers_text(workers: Iterable[Worker]) -> str:
+    """Return how many workers there are of each status, such as ``2 active, 1 terminating``."""
+    found = Counter(each.standing for each in workers)
     return ", ".join(f"{count} {status}" for status, count in sorted(found.items())) or "none"
 
 

@@ -21,10 +21,11 @@ ATTEMPT_OUTCOMES: Words = {
     "done": "done", "failed": "failed", "timed_out": "timed out", "crashed": "worker crashed",
     "released": "returned to the queue", "suspended": "sleeps or waits for an event", "cancelled": "cancelled",
 }  # fmt: skip
+STEP_KINDS: Words = {"step": "step", "sleep": "sleep", "event": "waits for event", "sent": "event received"}
 MISSED_TICKS: Words = {"skip": "skip it", "once": "push one job for all", "all": "push a job for each"}
 TRIGGER_TYPES: Words = {
-    "cron": "schedule (cron)", "webhook": "HTTP request (webhook)", "subprocess": "new job (in a subprocess)",
-    "in-loop": "new job (in the pushing process)", "serverless": "cloud scheduler (serverless)",
+    "cron": "schedule (cron)", "webhook": "HTTP request (webhook)", "subprocess": "job pushed (check runs in a subprocess)",
+    "in-loop": "job pushed (check runs in the pushing process)", "serverless": "cloud scheduler (serverless)",
 }  # fmt: skip
 TRIGGER_ACTIONS: Words = {
     "parallelization_checker": "start missing workers", "stale_worker_reaper": "clean up after lost workers",
@@ -43,8 +44,8 @@ LOAD_MODES: Words = {
     "FIND_MAX_CONCURRENCY": "find max connections (FIND_MAX_CONCURRENCY)",
 }  # fmt: skip
 SCALING_MODES: Words = {
-    "AUTO": "AUTO: as many workers as needed", "BOUNDED": "BOUNDED: workers within min and max",
-    "FIXED": "FIXED: exact number of workers",
+    "AUTO": "as many workers as needed (AUTO)", "BOUNDED": "workers within min and max (BOUNDED)",
+    "FIXED": "exact number of workers (FIXED)",
 }  # fmt: skip
 END_REASONS: Words = {
     "DURATION": "duration reached", "MAX_FOUND": "maximum found", "BOUNDS_LIMIT_REACHED": "limits of the template reached",
@@ -61,7 +62,7 @@ SEARCH_STAGES: Words = {
     "STEPPING": "adding connections", "VERIFYING": "verifying the best", "BISECTING": "narrowing down",
     "COMPLETED": "completed",
 }  # fmt: skip
-MAXIMUM_TYPES: Words = {"TRUE_MAX": "TRUE_MAX: limit of the system", "BOUNDED_MAX": "BOUNDED_MAX: limit of the template"}
+MAXIMUM_TYPES: Words = {"TRUE_MAX": "limit of the system (TRUE_MAX)", "BOUNDED_MAX": "limit of the template (BOUNDED_MAX)"}
 STATISTICS_STATUSES: Words = {
     "COMPLETED": "complete", "PENDING": "not complete yet", "SKIPPED": "skipped", "FAILED": "failed",
 }  # fmt: skip
@@ -71,22 +72,22 @@ CHANGES: Words = {
 }  # fmt: skip
 COMPARED_FIGURES: Words = {  #: figures of comparisons whose own label needs the report's context
     "best_level": "max stable connections", "best_qps": "operations/s at max stable connections",
-    "knee": "saturation point (knee, by the Universal Scalability Law)",
+    "knee": "estimated peak connections (Universal Scalability Law)",
 }  # fmt: skip
 _RECOVERY: Words = {
-    "MarkLost": "mark as lost: worker", "MarkFailed": "mark as failed: worker", "EndOverdue": "end undrained worker",
-    "Reap": "clean up after worker", "EndStray": "end unknown instance",
+    "MarkLost": "mark as lost: worker", "MarkFailed": "mark as failed: worker",
+    "EndOverdue": "end worker that did not drain in time:", "Reap": "clean up after worker", "EndStray": "end unknown instance",
 }  # fmt: skip
 RUN_ACTIONS: Words = {
     **_RECOVERY, "Spawn": "start worker", "SetTargets": "set connections", "AskToDrain": "drain workers",
     "Begin": "start load in",
     "EnterPhase": "enter phase", "StopLoad": "stop load", "SaveStep": "save step", "NoteFact": "record event",
     "Remember": "save state", "Conclude": "end run", "START": "start load", "STOP": "stop load", "SET_PHASE": "enter phase",
-    "SET_WORKER_TARGET": "set connections of", "SCALE_DOWN": "reduce connections of", "GUARDRAIL_WARNING": "guardrail warning:",
+    "SET_WORKER_TARGET": "set connections of", "SCALE_DOWN": "reduce connections of", "GUARDRAIL_WARNING": "guardrail warning",
     "WORKER_MOVED": "status of worker", "WAITING_FOR_WORKERS": "wait for workers",
 }  # fmt: skip
 FLEET_ACTIONS: Words = {
-    **_RECOVERY, "Spawn": "start worker", "AskToDrain": "drain worker", "Fail": "mark as faulty: worker",
+    **_RECOVERY, "Spawn": "start worker", "AskToDrain": "drain worker", "Fail": "stop faulty worker",
     "NoteInstance": "record instance of worker", "SetTarget": "set load of worker", "ReleaseJobs": "release jobs of worker",
     "ExpireJobs": "release jobs with an expired lease", "ExpandVolume": "expand disk of worker", "Warn": "warn about worker",
     "ForgetRefusals": "retry refused starts",
@@ -96,24 +97,25 @@ POLICIES: Words = {
     "queue_cover": "one worker per queued job (queue_cover)", "lag_aware": "plan ahead for worker startup (lag_aware)",
 }  # fmt: skip
 RULES: Words = {  #: the rules of policies
-    "lag": "startup lag", "flow": "arrival rate", "pressure": "backlog", "use": "busy workers", "keep": "worth keeping",
-    "warm": "idle workers to keep", "wait": "max job wait", "workers": "constant number", "queue": "queued jobs",
+    "lag": "startup lag", "flow": "arrival rate", "pressure": "backlog", "use": "busy workers",
+    "keep": "cheaper to keep than to restart", "warm": "idle workers to keep", "wait": "max job wait",
+    "workers": "constant number", "queue": "queued jobs",
 }  # fmt: skip
 INPUTS: Words = {  #: the inputs of a fleet's decision
     "workers": "workers", "busy": "busy workers", "ready": "ready jobs", "blocked": "jobs blocked by a limit",
-    "delayed": "delayed jobs", "claimed": "jobs in progress", "oldest_waits_s": "oldest job age (s)",
-    "spawn_lag_s": "worker startup (s)", "service_s": "mean job duration (s)", "min_workers": "min workers",
+    "delayed": "delayed jobs", "claimed": "jobs in progress", "oldest_waits_s": "longest wait (s)",
+    "spawn_lag_s": "worker startup time (s)", "service_s": "mean job duration (s)", "min_workers": "min workers",
     "max_workers": "max workers", "bounds_of": "min and max set by", "paused_until": "paused until (UTC)",
     "disk_free_gb": "free disk space (GB)", "burn_per_hour": "current cost per hour", "spent_this_hour": "cost this hour (UTC)",
     "spent_this_day": "cost today (UTC)", "spent_this_month": "cost this month (UTC)",
 }  # fmt: skip
 SIMULATED: Words = {  #: the figures of a simulation
-    "policy": "policy", "jobs": "jobs", "spawn_lag_s": "worker startup (s)", "worker_hours": "worker hours",
-    "oracle_hours": "worker hours of an ideal fleet", "cost_ratio": "cost compared with an ideal fleet",
+    "policy": "policy", "jobs": "jobs", "spawn_lag_s": "worker startup time (s)", "worker_hours": "worker hours",
+    "oracle_hours": "worker hours of an ideal fleet", "cost_ratio": "cost ÷ cost of an ideal fleet",
     "wait_p50_s": "job wait p50 (s)", "wait_p95_s": "job wait p95 (s)", "wait_p99_s": "job wait p99 (s)",
-    "wait_mean_s": "job wait, mean (s)", "spawns": "workers started", "flaps": "scale direction changes",
-    "short_lives": "workers that ended early", "most_workers": "peak workers", "beats": "decisions",
-    "hours": "simulated time (h)", "cost": "cost (currency of the price)",
+    "wait_mean_s": "job wait, mean (s)", "spawns": "workers started",
+    "flaps": "flaps (quick scale reversals)", "short_lives": "short-lived workers (under 2 × startup)",
+    "most_workers": "peak workers", "beats": "decisions", "hours": "simulated time (h)", "cost": "cost (currency of the price)",
 }  # fmt: skip
 _FIRST_WORD = re.compile(r"^\w+")
 
@@ -134,6 +136,11 @@ def job_status(job: Job, now: datetime) -> str:
     if job.status is JobStatus.PENDING:
         return "delayed" if job.not_before is not None and job.not_before > now else "ready"
     return JOB_STATUSES[job.status]
+
+
+def counted(count: int, noun: str, shown: str | None = None) -> str:
+    """Return a count with its noun in the singular or plural, such as ``1 job``. ``shown``: the count as other text."""
+    return f"{f'{count:,}' if shown is None else shown} {noun}{'' if count == 1 else 's'}"
 
 
 def capitalised(text: str) -> str:

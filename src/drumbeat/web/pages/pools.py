@@ -13,14 +13,15 @@ from drumbeat.web.pages.auto_refresh import refresh_every
 from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder
 from drumbeat.web.pages.frame import heading, page
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, no_pools, pool_summary
+from drumbeat.web.pages.plain_words import JOB_STATUSES
 from drumbeat.web.pages.pools_push import push_form
 
 _POOLS = (
     TableColumn(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
     TableColumn(name="ready", read=lambda row: format_count(row.counts.ready), number=True),
-    TableColumn(name="oldest", label="oldest job age", read=lambda row: row.oldest_age, number=True),
+    TableColumn(name="oldest", label="longest wait", read=lambda row: row.oldest_age, number=True),
     TableColumn(name="delayed", read=lambda row: format_count(row.counts.delayed), number=True),
-    TableColumn(name="waiting", label="waiting for others", read=lambda row: format_count(row.counts.waiting), number=True),
+    TableColumn(name="waiting", label=JOB_STATUSES["waiting"], read=lambda row: format_count(row.counts.waiting), number=True),
     TableColumn(name="claimed", label="in progress", read=lambda row: format_count(row.counts.claimed), number=True),
     TableColumn(name="done", read=lambda row: row.counts.done, number=True),
     TableColumn(name="poisoned", read=lambda row: row.counts.poisoned, number=True),

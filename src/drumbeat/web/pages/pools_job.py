@@ -14,7 +14,7 @@ from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text, badge, text_block
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
-from drumbeat.web.pages.plain_words import ATTEMPT_OUTCOMES, capitalised, job_status, plain
+from drumbeat.web.pages.plain_words import ATTEMPT_OUTCOMES, STEP_KINDS, capitalised, counted, job_status, plain
 from drumbeat.web.pages.pools_push import parse_payload
 from drumbeat.web.pages.workflows import workflow_url
 
@@ -28,11 +28,11 @@ _ATTEMPTS = (
 )
 _STEPS = (
     TableColumn(name="step", read=lambda step: step.position if step.position > 0 else None, number=True),
-    TableColumn(name="kind", read=lambda step: step.kind),
+    TableColumn(name="kind", read=lambda step: plain(STEP_KINDS, step.kind)),
     TableColumn(name="name", read=lambda step: step.name),
     TableColumn(name="began", label="started (UTC)", read=lambda step: step.started_at),
-    TableColumn(name="finished", label="finished (UTC)", read=lambda step: step.finished_at),
-    TableColumn(name="until", label="until (UTC)", read=lambda step: step.until),
+    TableColumn(name="finished", label="ended (UTC)", read=lambda step: step.finished_at),
+    TableColumn(name="until", label="sleeps or waits until (UTC)", read=lambda step: step.until),
     TableColumn(name="result", loose=True, read=lambda step: None if step.result is None else short_json(step.result, 2000)),
     TableColumn(name="error", loose=True, read=lambda step: step.error),
 )
@@ -88,7 +88,7 @@ def _buttons(app: AppState, job: Job) -> None:
         ui.navigate.reload()
 
     async def requeue_subtree() -> None:
-        notify(f"Requeued {len(await pool.requeue_subtree(job.job_id))} jobs.")
+        notify(f"Requeued {counted(len(await pool.requeue_subtree(job.job_id)), 'job')}.")
         ui.navigate.reload()
 
     async def cancel_subtree() -> None:
@@ -99,11 +99,11 @@ def _buttons(app: AppState, job: Job) -> None:
     if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
         button("Requeue", requeue, icon="replay")
         if job.has_children:
-            button("Requeue with jobs below", requeue_subtree, icon="replay")
+            button("Requeue with dependent jobs", requeue_subtree, icon="replay")
     if job.status in UNFINISHED:
         button("Cancel job", cancel, icon="block", danger=True)
     if job.has_children:
-        button("Cancel with jobs below", cancel_subtree, icon="block", danger=True)
+        button("Cancel with dependent jobs", cancel_subtree, icon="block", danger=True)
 
 
 def _awaited(job: Job, steps: Sequence[JobStep]) -> list[str]:
@@ -117,7 +117,7 @@ def _answer_button(app: AppState, job: Job, event: str) -> None:
     """Show a button with a form that sends the event which a job waits for."""
 
     async def answer() -> None:
-        form = Form(f"Answer {event}", "Send")
+        form = Form(f"Send event {event}", "Send")
         with form.card:
             value = form.field("value", ui.textarea("Value (JSON)", value="true"))
 
@@ -129,7 +129,7 @@ def _answer_button(app: AppState, job: Job, event: str) -> None:
         if await form.ask(send):
             ui.navigate.reload()
 
-    button(f"Answer {event}", answer, icon="send")
+    button(f"Send event {event}", answer, icon="send")
 
 
 async def _explanation(app: AppState, job: Job) -> None:

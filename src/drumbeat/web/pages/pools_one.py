@@ -32,7 +32,7 @@ from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.incremental_charts import GrowingChart
 from drumbeat.web.pages.job_columns import job_columns
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, pool_summary
-from drumbeat.web.pages.plain_words import JOB_STATUSES, POISONED
+from drumbeat.web.pages.plain_words import JOB_STATUSES, POISONED, counted
 from drumbeat.web.pages.pools_operations import links
 from drumbeat.web.pages.pools_push import push_form
 from drumbeat.web.pages.pools_schedules import SchedulePanel
@@ -42,12 +42,14 @@ PAGE = 25
 _CHART_SPAN = timedelta(hours=1)
 _RATE_SPAN = timedelta(minutes=1)
 _POINTS = 1800
+_LONGEST_WAIT, _RATE = "Longest wait", "Done or poisoned per minute"
+_HINTS = {"Poisoned": POISONED, _LONGEST_WAIT: "How long the oldest ready job has waited"}  #: tooltips of tiles
 
 _WORKERS = (
     TableColumn(name="worker", read=lambda row: row[1].worker_id),
-    TableColumn(name="status", read=lambda row: row[1].shown_status, is_status=True),
+    TableColumn(name="status", read=lambda row: row[1].standing, is_status=True),
     TableColumn(name="health", read=lambda row: shown_health(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
-    TableColumn(name="silent", label="last heartbeat", read=lambda row: silence(row[1], row[0].now), number=True),
+    TableColumn(name="silent", label="time since heartbeat", read=lambda row: silence(row[1], row[0].now), number=True),
     TableColumn(name="jobs", label="jobs in progress", read=lambda row: row[1].active, number=True),
     TableColumn(name="engine", read=lambda row: row[1].engine),
     TableColumn(name="host", read=lambda row: row[1].place),
@@ -57,14 +59,14 @@ _WORKERS = (
 
 _TILES: Mapping[str, Callable[[PoolSummary], object]] = {
     "Ready": lambda summary: format_count(summary.counts.ready),
-    "Oldest job age": lambda summary: summary.oldest_age,
+    _LONGEST_WAIT: lambda summary: summary.oldest_age,
     "Delayed": lambda summary: format_count(summary.counts.delayed),
-    "Waiting": lambda summary: format_count(summary.counts.waiting),
+    "Waiting for other jobs": lambda summary: format_count(summary.counts.waiting),
     "In progress": lambda summary: format_count(summary.counts.claimed),
     "Done": lambda summary: summary.counts.done,
     "Poisoned": lambda summary: summary.counts.poisoned,
     "Cancelled": lambda summary: summary.counts.cancelled,
-    "Finished per minute": lambda summary: None,
+    _RATE: lambda summary: None,
     "Paused": lambda summary: summary.is_paused,
 }
 
@@ -127,7 +129,7 @@ def _buttons(app: AppState, pool_id: str) -> None:
 
     async def pause() -> None:
         await pool.pause()
-        notify(f"{pool_id} paused. Jobs in progress continue; no new jobs are claimed.")
+        notify(f"{pool_id} paused. Jobs in progress continue; no new jobs are started.")
 
     async def resume() -> None:
         await pool.resume()
@@ -141,7 +143,7 @@ def _buttons(app: AppState, pool_id: str) -> None:
     async def requeue() -> None:
         if await confirm(f"Requeue all poisoned jobs of {pool_id}?", "Requeue all"):
             ids = await pool.requeue()
-            notify(f"Requeued {len(ids)} jobs.")
+            notify(f"Requeued {counted(len(ids), 'job')}.")
             ui.navigate.reload()
 
     button("Push a job", push, icon="add")
@@ -158,7 +160,7 @@ class _PoolPanels:
         self._points: deque[Point] = deque(maxlen=_POINTS)
         self._finished: deque[tuple[datetime, int]] = deque()  #: time and number of finished jobs, over the last minute
         with tiles():
-            self._tiles = {name: FigureTile(name, POISONED if name == "Poisoned" else "") for name in _TILES}
+            self._tiles = {name: FigureTile(name, _HINTS.get(name, "")) for name in _TILES}
         name = f"Jobs and workers of {first.pool.pool_id} in the last hour"
         self._chart = GrowingChart(chart("Jobs and workers, last hour (UTC)", series(()), name=name))
         heading("Workers", 2)
@@ -182,7 +184,7 @@ class _PoolPanels:
             self._finished.popleft()
         for name, of in _TILES.items():
             self._tiles[name].show(of(summary))
-        self._tiles["Finished per minute"].show(per_minute(self._finished))
+        self._tiles[_RATE].show(per_minute(self._finished))
         self._points.append(Point(summary.now, counts.ready, counts.claimed, len(summary.workers)))
         self._chart.show(chart_options(series(self._points)))
         self._workers.show([(summary, worker) for worker in summary.workers])

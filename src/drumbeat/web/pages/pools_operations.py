@@ -1,4 +1,4 @@
-"""Pages that change many jobs of a pool: by a filter, after a preview, and by the groups of their errors."""
+"""Pages that change many jobs of a pool at once: those that match a filter, shown in a preview first, or that failed alike."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -16,7 +16,7 @@ from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceho
 from drumbeat.web.pages.forms import text_of
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.job_columns import job_columns
-from drumbeat.web.pages.plain_words import JOB_STATUSES
+from drumbeat.web.pages.plain_words import JOB_STATUSES, counted
 from drumbeat.web.pages.pools_push import whole_number
 
 _OPERATIONS = {
@@ -32,6 +32,8 @@ _ANY_STATUS = {  #: which jobs a filter without status selects
 }  # fmt: skip
 _AMOUNTS = {"reschedule": "Run in (minutes; 0 is now)", "prioritise": "New priority (higher first)"}
 _TITLE = "Change many jobs"
+_ERRORS = "Poisoned jobs, grouped by error. Errors that differ only in numbers, IDs or addresses form one group."
+_AGE_HINT = 'hint="since pushed; for ended jobs, since they ended"'
 _VERBS = {"cancel": "cancelled", "requeue": "requeued", "reschedule": "rescheduled", "prioritise": "prioritised"}
 _JOBS = (
     TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
@@ -66,11 +68,11 @@ def add(app: AppState) -> None:
         found = await app.plane.pool(pool_id).errors()
         breadcrumbs(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
         heading("Error groups")
-        ui.label("Poisoned jobs by their error. Numbers, ids and addresses are ignored.").classes("faint")
+        ui.label(_ERRORS).classes("faint")
 
         async def requeue(group_id: str) -> None:
             jobs = next((each.jobs for each in found.groups if each.group_id == group_id), 0)
-            if await confirm(f"Requeue all {jobs} poisoned jobs with this error?", "Requeue"):
+            if await confirm(f"Requeue {counted(jobs, 'poisoned job')} with this error?", "Requeue"):
                 done = await app.plane.pool(pool_id).requeue_where(JobFilter(error_group=group_id))
                 notify(_summary(done, "requeued"))
                 ui.navigate.reload()
@@ -80,7 +82,7 @@ def add(app: AppState) -> None:
             [(pool_id, each) for each in found.groups]
         )
         if found.ungrouped:
-            ui.label(f"{found.ungrouped} more jobs have other errors.").classes("faint")
+            ui.label(_ungrouped(found.ungrouped)).classes("faint")
 
 
 def links(pool_id: str) -> None:
@@ -90,10 +92,18 @@ def links(pool_id: str) -> None:
         ui.link("Error groups", f"/pools/{quote(pool_id, safe='')}/errors")
 
 
+def _ungrouped(jobs: int) -> str:
+    has = "has a rarer error, which is" if jobs == 1 else "have rarer errors, which are"
+    return f"{counted(jobs, 'more poisoned job')} {has} not listed."
+
+
 def _summary(done: BulkResult, verb: str) -> str:
-    parts = [f"{done.changed} of {done.matched} jobs {verb}."]
-    parts += [f"{done.requested} running jobs are asked to stop."] if done.requested else []
-    parts += [f"{done.skipped} jobs changed meanwhile and stay as they are."] if done.skipped else []
+    parts = [f"{done.changed:,} of {counted(done.matched, 'job')} {verb}."]
+    if done.requested:
+        parts.append(f"{counted(done.requested, 'running job')} {'is' if done.requested == 1 else 'are'} asked to stop.")
+    if done.skipped:
+        stays = "stays as it is" if done.skipped == 1 else "stay as they are"
+        parts.append(f"{counted(done.skipped, 'job')} changed meanwhile and {stays}.")
     return " ".join(parts)
 
 
@@ -110,8 +120,8 @@ class _ChangeForm:
                 "job_type": ui.input("Type", on_change=self._forget),
                 "group": ui.input("Group", on_change=self._forget),
                 "error": ui.input("Error contains", on_change=self._forget),
-                "older_than": ui.number("Older than (minutes)", min=0, on_change=self._forget),
-                "newer_than": ui.number("Newer than (minutes)", min=0, on_change=self._forget),
+                "older_than": ui.number("Older than (minutes)", min=0, on_change=self._forget).props(_AGE_HINT),
+                "newer_than": ui.number("Newer than (minutes)", min=0, on_change=self._forget).props(_AGE_HINT),
             }
             self._amount = ui.number(value=0, on_change=self._forget)
             self._amount.set_visibility(False)
@@ -164,10 +174,10 @@ class _ChangeForm:
         operation, selected, amount = str(self._operation.value), self._filter(), self._amount.value or 0
         found = await self._run(operation, selected, amount, dry_run=True)
         shown = f" The first {len(found.examples)}:" if found.matched > len(found.examples) else ""
-        self._count.text = f"{found.matched} jobs would be {_VERBS[operation]}.{shown}"
+        self._count.text = f"{counted(found.matched, 'job')} would be {_VERBS[operation]}.{shown}"
         self._table.show(found.examples)
         self._previewed = (operation, selected, amount)
-        self._apply.text = f"{_OPERATIONS[operation].split()[0]} {found.matched} jobs"
+        self._apply.text = f"{_OPERATIONS[operation].split()[0]} {counted(found.matched, 'job')}"
         self._apply.set_visibility(bool(found.matched))
 
     async def _change(self) -> None:
@@ -175,7 +185,8 @@ class _ChangeForm:
             notify("The filter has changed. Preview it first.", error=True)
             return
         operation, selected, amount = self._previewed
-        if await confirm(f"{self._apply.text}? Jobs that match the filter since the preview are included.", self._apply.text):
+        more = "Jobs that have come to match since the preview are changed too."
+        if await confirm(f"{self._apply.text}? {more}", self._apply.text):
             done = await self._run(operation, selected, amount, dry_run=False)
             self._forget()
             self._table.show([])

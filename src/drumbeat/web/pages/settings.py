@@ -1,5 +1,6 @@
 """The settings page: connections to databases under test, prices per hour, and the server."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -8,9 +9,11 @@ from nicegui import ui
 from drumbeat import __version__
 from drumbeat.bench.model import Prices
 from drumbeat.core.connection import StoredConnection
+from drumbeat.core.run import Template
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, may_change, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text
+from drumbeat.web.pages.fleet_text import money
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty_state, heading, page
 
@@ -24,9 +27,10 @@ _CONNECTIONS = (
 )
 _PRICES = (
     TableColumn(name="of", label="template or fleet", read=lambda row: row[0], href=lambda row: row[1]),
-    TableColumn(name="worker", label="worker price per hour", read=lambda row: row[2], number=True),
-    TableColumn(name="database", label="database price per hour", read=lambda row: row[3], number=True),
-    TableColumn(name="currency", read=lambda row: row[4]),
+    TableColumn(name="worker", label="worker price per hour", read=lambda row: money(row[2]), number=True),
+    TableColumn(name="database", label="database price per hour", read=lambda row: money(row[3]), number=True),
+    TableColumn(name="credit", label="price of a Snowflake credit", read=lambda row: money(row[4]), number=True),
+    TableColumn(name="currency", read=lambda row: row[5]),
 )
 
 
@@ -122,9 +126,9 @@ async def _prices(app: AppState) -> None:
 async def _show_default_prices(app: AppState, label: ui.label) -> None:
     found = await app.plane.bench().prices()
     hourly = {"worker": found.worker_hour, "database under test": found.target_hour}
-    prices = [f"{of}: {as_text(price)} {found.currency} per hour" for of, price in hourly.items() if price is not None]
+    prices = [f"{of}: {money(price)} {found.currency} per hour" for of, price in hourly.items() if price is not None]
     if found.credit is not None:
-        prices.append(f"Snowflake: {as_text(found.credit)} {found.currency} per credit")
+        prices.append(f"Snowflake: {money(found.credit)} {found.currency} per credit")
     label.text = "Default for templates without prices: " + ("; ".join(prices) or "not set")
 
 
@@ -152,18 +156,24 @@ def price_of(element: Any) -> float | None:
     return None if element.value is None else float(element.value)
 
 
-async def _other_prices(app: AppState) -> None:
-    templates = await app.plane.store.templates.list()
+def template_prices(templates: Sequence[Template]) -> list[tuple[object, ...]]:
+    """Return a row for each template that sets a price: its name and link, the prices, and their currency."""
     rows: list[tuple[object, ...]] = []
     for each in templates:
         prices = each.config.get("prices") or {}
-        if prices.get("worker_hour") is not None or prices.get("target_hour") is not None:
-            href = f"/templates/{each.template_id}"
-            rows.append((each.name, href, prices.get("worker_hour"), prices.get("target_hour"), prices.get("currency", "USD")))
+        amounts = [prices.get(name) for name in ("worker_hour", "target_hour", "credit")]
+        if any(amount is not None for amount in amounts):
+            rows.append((each.name, f"/templates/{each.template_id}", *amounts, prices.get("currency", "USD")))
+    return rows
+
+
+async def _other_prices(app: AppState) -> None:
+    templates = await app.plane.store.templates.list()
+    rows = template_prices(templates)
     for pool in await app.plane.store.pools.list():
         if pool.is_scaled and pool.policy.get("price_per_hour") is not None:
             href = f"/fleet/{quote(pool.pool_id, safe='')}/policy"
-            rows.append((pool.pool_id, href, pool.policy["price_per_hour"], None, None))
+            rows.append((pool.pool_id, href, pool.policy["price_per_hour"], None, None, None))
     if rows:
         PageTable("Prices", _PRICES, key=lambda row: str(row[1])).show(rows)
     else:

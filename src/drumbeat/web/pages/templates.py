@@ -1,6 +1,6 @@
 """The list of templates: search, create a run, copy and delete."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 from nicegui import ui
@@ -9,12 +9,12 @@ from drumbeat.core.run import Template
 from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import DatabaseType, matching_templates
 from drumbeat.web.pages import templates_editor
-from drumbeat.web.pages.actions import button, confirm, notify
-from drumbeat.web.pages.components import PageTable, TableColumn
+from drumbeat.web.pages.actions import button, confirm, notify, report_errors
+from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder
 from drumbeat.web.pages.frame import empty_state, heading, page
 from drumbeat.web.pages.plain_words import LOAD_MODES, SCALING_MODES, plain
 from drumbeat.web.pages.templates_editor import copy_template, create_run_from
-from drumbeat.web.pages.templates_fields import get, way_of
+from drumbeat.web.pages.templates_fields import WorkloadType, get, way_of
 
 _TEMPLATES = (
     TableColumn(name="template", read=lambda row: row.name, href=lambda row: f"/templates/{quote(row.template_id, safe='')}"),
@@ -30,9 +30,13 @@ _TEMPLATES = (
 )
 
 
+_WAYS = {WorkloadType.CUSTOM: "custom SQL", WorkloadType.OPERATIONS: "custom operations"}
+
+
 def _workload(template: Template) -> str:
     workload = template.config.get("workload") or {}
-    return str(workload.get("standard") or workload.get("preset") or way_of(template.config))
+    way = way_of(template.config)
+    return str(workload.get("standard") or workload.get("preset") or _WAYS.get(way, way))
 
 
 def add(app: AppState) -> None:
@@ -48,7 +52,6 @@ def add(app: AppState) -> None:
                 ui.navigate.to("/templates/new")
 
             button("New template", new, icon="add")
-        found = await matching_templates(app.plane, search, tag, database, load_mode)
         all_templates = await app.plane.store.templates.list()
         if not all_templates:
             empty_state(
@@ -56,33 +59,41 @@ def add(app: AppState) -> None:
                 "drumbeat bench examples\ndrumbeat bench template add examples/find-max.yaml",
             )
             return
-        _filters({"search": search, "tag": tag, "database": database, "load_mode": load_mode}, all_templates)
-        if not found:
-            ui.label("No matching templates").classes("faint")
-            return
-        _table(app, found)
+        filters = {"search": search, "tag": tag, "database": database, "load_mode": load_mode}
+        place = ui.row().classes("w-full gap-2").props('role=search aria-label="Filter templates"')
+        table = TableOrPlaceholder(_table(app), ui.label("No matching templates").classes("faint"))
+
+        async def show(selected: Mapping[str, str]) -> None:
+            table.show(await matching_templates(app.plane, **selected))
+
+        with place:
+            _filters(filters, all_templates, show)
+        await show(filters)
 
 
-def _filters(filters: Mapping[str, str], all_templates: Sequence[Template]) -> None:
-    """Add the filter fields. The filters are in the URL, so that a link shows the same templates."""
+Show = Callable[[Mapping[str, str]], Awaitable[None]]
+
+
+def _filters(filters: Mapping[str, str], all_templates: Sequence[Template], show: Show) -> None:
+    """Add the filter fields; each change is shown at once. The filters are in the URL: a link shows the same templates."""
     tags = sorted({each for template in all_templates for each in template.tags})
     fields: dict[str, tuple[str, str, Mapping[str, str]]] = {
         "tag": ("Tag", "all tags", {each: each for each in tags}),
-        "database": ("Database", "all databases", {each: each for each in DatabaseType}),
+        "database": ("Database type", "all database types", {each: each for each in DatabaseType}),
         "load_mode": ("Load mode", "all load modes", LOAD_MODES),
     }
-    with ui.row().classes("w-full gap-2"):
-        search = ui.input("Search", value=filters["search"]).props("outlined dense clearable").classes("w-60")
-        selects = {name: _select(label, none, values, filters[name]) for name, (label, none, values) in fields.items()}
+    search = ui.input("Name or description contains", value=filters["search"])
+    search.props("outlined dense clearable debounce=400").classes("w-60")
+    selects = {name: _select(label, none, values, filters[name]) for name, (label, none, values) in fields.items()}
 
-    def apply() -> None:
-        query = {name: field.value for name, field in {"search": search, **selects}.items() if field.value}
-        ui.navigate.to(f"/templates?{urlencode(query)}" if query else "/templates")
+    async def apply() -> None:
+        selected = {name: str(field.value or "") for name, field in {"search": search, **selects}.items()}
+        query = urlencode({name: value for name, value in selected.items() if value})
+        ui.navigate.history.replace("/templates" + (f"?{query}" if query else ""))
+        await report_errors(lambda: show(selected))
 
-    search.on("keydown.enter", apply)
-    search.on("clear", apply)
-    for select in selects.values():
-        select.on_value_change(apply)
+    for field in (search, *selects.values()):
+        field.on_value_change(apply)
 
 
 def _select(label: str, none: str, values: Mapping[str, str], value: str) -> ui.select:
@@ -90,7 +101,7 @@ def _select(label: str, none: str, values: Mapping[str, str], value: str) -> ui.
     return ui.select(choices, value=value if value in choices else "", label=label).props("outlined dense").classes("w-44")
 
 
-def _table(app: AppState, found: Sequence[Template]) -> None:
+def _table(app: AppState) -> PageTable:
     async def run(template_id: str) -> None:
         await create_run_from(app, await app.plane.store.templates.get(template_id))
 
@@ -106,4 +117,4 @@ def _table(app: AppState, found: Sequence[Template]) -> None:
             ui.navigate.reload()
 
     actions = {"Create run": run, "Copy": copy, "Delete": delete}
-    PageTable("Templates", _TEMPLATES, key=lambda row: row.template_id, actions=actions).show(found)
+    return PageTable("Templates", _TEMPLATES, key=lambda row: row.template_id, actions=actions)

@@ -14,6 +14,7 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, may_change, notify
 from drumbeat.web.pages.forms import split_problems
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
+from drumbeat.web.pages.plain_words import counted
 from drumbeat.web.pages.templates_fields import Tree, missing
 from drumbeat.web.pages.templates_form import TemplateForm, document_of
 from drumbeat.web.pages.templates_preview import show_plan, show_sql
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from drumbeat.composition.plane import BenchService
 
 _FORM, _YAML = "Form", "YAML"
+_ONE_ERROR = "1 field has an error. See the message at the field."
 NEW: Tree = {"workload": {"preset": "read-heavy"}}
 
 
@@ -39,9 +41,8 @@ async def _show_editor(app: AppState, template: Template | None) -> None:
     breadcrumbs(("Templates", "/templates"))
     heading(template.name if template else "New template")
     if template is not None and template.usage_count:
-        ui.label(
-            f"Read-only: used {template.usage_count} times. This keeps its runs comparable. Copy it to make changes."
-        ).props("role=note")
+        used = counted(template.usage_count, "time")
+        ui.label(f"Read-only: used {used}. This keeps its runs comparable. Copy it to make changes.").props("role=note")
     connections = await app.plane.store.connections.list()
     Editor(app, template, connections)
 
@@ -134,7 +135,7 @@ class Editor:
             for line in rest:
                 ui.label(line)
             if found and not rest:
-                ui.label(f"{len(found)} fields have errors. See the messages at the fields.")
+                ui.label(_ONE_ERROR if len(found) == 1 else f"{len(found)} fields have errors. See the messages at the fields.")
 
     async def _save(self) -> None:
         if await self._checked() is None:
@@ -193,5 +194,6 @@ async def copy_template(app: AppState, template: Template) -> Template:
 async def create_run_from(app: AppState, template: Template) -> None:
     """Create a run from a template and open the run's page, where the user can start it; it is not started here."""
     bench = app.plane.bench()
-    run, _ = await bench.create(await bench.document(template.template_id), template.template_id)
+    run, preflight = await bench.create(await bench.document(template.template_id), template.template_id)
+    app.run_warnings.add(run.run_id, preflight.warnings)
     ui.navigate.to(f"/runs/{run.run_id}")

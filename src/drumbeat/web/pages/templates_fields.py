@@ -72,7 +72,8 @@ def _by(*ways: WorkloadType) -> Shown:
 KINDS = ("point_lookup", "range_scan", "insert", "update")
 NO_LIMIT = "No limit"
 CHOICE_TEXTS: Mapping[str, str] = {  #: texts of choices whose name is not clear
-    GuardrailMode.SOFT: "soft: lower the load", GuardrailMode.HARD: "hard: fail the run", GuardrailMode.WARN: "warn: only warn",
+    GuardrailMode.SOFT: "lower the load (soft)", GuardrailMode.HARD: "fail the run (hard)",
+    GuardrailMode.WARN: "only warn (warn)",
     FailThreshold.ALL: "all workers", FailThreshold.MAJORITY: "most workers", FailThreshold.ANY: "any worker",
 }  # fmt: skip
 _CONCURRENCY, _QPS, _SEARCH = LoadMode.CONCURRENCY, LoadMode.QPS, LoadMode.FIND_MAX_CONCURRENCY
@@ -138,13 +139,13 @@ LOAD = (
         shown=lambda at: at.load is _CONCURRENCY or at.scaling is ScalingMode.AUTO,
         hint="10",
     ),
-    TemplateField(path="target_qps", label="Target operations per second", shown=_in(_QPS), hint="100"),
+    TemplateField(path="target_qps", label="Target operations/s", shown=_in(_QPS), hint="100"),
     TemplateField(
         path="starting_threads",
         label="Initial connections",
         kind=FieldKind.WHOLE,
         shown=_in(_QPS),
-        hint="minimum",
+        hint="min workers × min connections",
     ),
     TemplateField(
         path="max_thread_increase",
@@ -155,7 +156,7 @@ LOAD = (
     ),
     TemplateField(
         path="bounds_patience_intervals",
-        label="Stop after checks at max connections below target",
+        label="Checks below target at max connections before the run ends",
         kind=FieldKind.WHOLE,
         shown=lambda at: at.load is _QPS and at.scaling is ScalingMode.BOUNDED,
         hint="3",
@@ -171,8 +172,12 @@ LOAD = (
         hint="10",
     ),
     TemplateField(path="find_max.step_duration_seconds", label="Step duration (s)", shown=_in(_SEARCH), hint="30"),
-    TemplateField(path="find_max.qps_stability_pct", label="Max throughput drop (%)", shown=_in(_SEARCH), hint="5"),
-    TemplateField(path="find_max.latency_stability_pct", label="Max p95 increase (%)", shown=_in(_SEARCH), hint="20"),
+    TemplateField(
+        path="find_max.qps_stability_pct", label="Max throughput drop vs last stable step (%)", shown=_in(_SEARCH), hint="5"
+    ),
+    TemplateField(
+        path="find_max.latency_stability_pct", label="Max p95 increase vs first step (%)", shown=_in(_SEARCH), hint="20"
+    ),
     TemplateField(path="find_max.max_error_rate_pct", label="Max error rate (%)", shown=_in(_SEARCH), hint="1"),
     TemplateField(path="timing.warmup_seconds", label="Warmup (s)", hint="30"),
     TemplateField(path="timing.duration_seconds", label="Duration (s)", shown=_in(_CONCURRENCY, _QPS), hint="300"),
@@ -180,25 +185,23 @@ LOAD = (
 _BOUNDED = _scaled(ScalingMode.BOUNDED)
 _SET = _scaled(ScalingMode.BOUNDED, ScalingMode.FIXED)
 _MOST_CONNECTIONS = "scaling.max_connections"
+#: label of ``scaling.max_connections``, and of concurrent_connections in load modes QPS and FIND_MAX_CONCURRENCY with scaling
+#: mode AUTO; only one of the two fields is shown
+MAX_PER_WORKER = "Max connections per worker"
 SCALING = (
     TemplateField(path="scaling.min_workers", label="Min workers", kind=FieldKind.WHOLE, shown=_SET, hint="1"),
     TemplateField(path="scaling.max_workers", label="Max workers", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT),
     TemplateField(
         path="scaling.min_connections", label="Min connections per worker", kind=FieldKind.WHOLE, shown=_SET, hint="1"
     ),
-    TemplateField(
-        path=_MOST_CONNECTIONS, label="Max connections per worker", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT
-    ),
+    TemplateField(path=_MOST_CONNECTIONS, label=MAX_PER_WORKER, kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT),
     TemplateField(path="scaling.engine", label="Worker engine", kind=FieldKind.TEXT, hint="local"),
 )
 #: labels of the minimum fields in scaling mode FIXED, where they set the exact number of workers and connections
 FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections per worker"}
-#: label of concurrent_connections in load modes QPS and FIND_MAX_CONCURRENCY with scaling mode AUTO; in the others
-#: ``scaling.max_connections`` or ``scaling.min_connections`` says the same, and only that is shown
-MAX_PER_WORKER = "Connection limit per worker"
 GUARDRAILS = (
-    TemplateField(path="guardrails.max_cpu_percent", label="Max Host CPU % (worker hosts)", shown=_GUARDED, hint="80"),
-    TemplateField(path="guardrails.max_memory_percent", label="Max Host Memory % (worker hosts)", shown=_GUARDED, hint="85"),
+    TemplateField(path="guardrails.max_cpu_percent", label="Max host CPU (%)", shown=_GUARDED, hint="80"),
+    TemplateField(path="guardrails.max_memory_percent", label="Max host memory (%)", shown=_GUARDED, hint="85"),
     TemplateField(
         path="guardrails.mode",
         label="When exceeded",
@@ -210,7 +213,7 @@ GUARDRAILS = (
     TemplateField(path="guardrails.back_off_percent", label="Reduce connections by (%)", shown=_GUARDED, hint="20"),
     TemplateField(
         path="guardrails.patience_intervals",
-        label="Fail after checks above the limit",
+        label="Checks above the limit before failing",
         kind=FieldKind.WHOLE,
         shown=_GUARDED,
         hint="3",

@@ -13,7 +13,7 @@ from drumbeat.web.pages.actions import may_change, notify
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading
-from drumbeat.web.pages.plain_words import LOAD_MODES, SCALING_MODES
+from drumbeat.web.pages.plain_words import LOAD_MODES, SCALING_MODES, counted
 from drumbeat.web.pages.templates_fields import (
     CHOICE_TEXTS,
     GUARDRAILS,
@@ -33,7 +33,7 @@ from drumbeat.web.pages.templates_fields import (
     put,
     workload,
 )
-from drumbeat.web.pages.templates_operations import PATH as OPERATIONS, OperationRows
+from drumbeat.web.pages.templates_operations import PATH as OPERATIONS, OperationRows, error_text
 
 _BY_URL, _BY_CONNECTION = "URL", "Saved connection"
 _MOST_LETTERS = 36  #: longer labels get a wider field
@@ -98,7 +98,7 @@ class TemplateForm:
         errors = {target: detail for target, _, detail in located if target}
         for path, field in self.fields.items():
             field.error = errors.get(path)
-        return [f"{path}: {detail}" if path else detail for target, path, detail in located if target is None]
+        return [error_text(path, detail) for target, path, detail in located if target is None]
 
     def _field_of(self, path: str, detail: str) -> str | None:
         """Return the path of the form field that an error is about (``path`` or a field inside it); None if there is none."""
@@ -131,7 +131,7 @@ class TemplateForm:
             target_by = ui.select(
                 [_BY_URL, _BY_CONNECTION],
                 value=_BY_CONNECTION if named else _BY_URL,
-                label="Specify by",
+                label="Connect by",
                 on_change=self._update,
             )
             self._target_by = self._register("target", target_by).classes("w-36")
@@ -163,7 +163,9 @@ class TemplateForm:
         names = [f"{each.schema}.{each.name}" if each.schema else each.name for each in found]
         current = self._picker.value
         self._picker.set_options([*names, *([current] if current and current not in names else [])], value=current)
-        self._tables_found.text = f"Found {len(names)} tables: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
+        self._tables_found.text = (
+            f"Found {counted(len(names), 'table')}: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
+        )
 
     def _add_workload(self) -> None:
         heading("Workload", 2)
@@ -241,14 +243,20 @@ class TemplateForm:
 def _field(spec: TemplateField, value: Any) -> Field:
     if spec.kind is FieldKind.CHOICE:
         choices = {each: CHOICE_TEXTS.get(each, each) for each in spec.choices}
-        return ui.select(choices, value=value if value in choices else None, label=spec.label, clearable=True)
+        chosen = value if value in choices else None
+        return _with_default(ui.select(choices, value=chosen, label=spec.label, clearable=True), spec)
     if spec.kind is FieldKind.SWITCH:
-        return ui.select(_SWITCH, value=value, label=spec.label, clearable=True)
+        return _with_default(ui.select(_SWITCH, value=value, label=spec.label, clearable=True), spec)
     if spec.kind is FieldKind.SQL:
         return ui.textarea(spec.label, value=value or "").props("autogrow")
     if spec.kind is FieldKind.TEXT:
         return ui.input(spec.label, value=value or "", placeholder=spec.hint)
     return ui.number(spec.label, value=value, placeholder=spec.hint)
+
+
+def _with_default(select: ui.select, spec: TemplateField) -> ui.select:
+    """Show the default below a select field, which has no placeholder."""
+    return set_attribute(select, "hint", f"Default: {CHOICE_TEXTS.get(spec.hint, spec.hint)}") if spec.hint else select
 
 
 def _typed(spec: TemplateField, value: Any) -> Any:

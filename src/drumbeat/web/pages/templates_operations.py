@@ -1,6 +1,7 @@
 """The part of the template form for custom operations: kind, weight, SQL and values of each."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.web.pages.element_names import set_label
+from drumbeat.web.pages.element_names import set_attribute, set_label
 
 PATH = "workload.operations"
 HELP = """Values: a JSON list with one of these for each placeholder $1, $2 …
@@ -23,6 +24,12 @@ HELP = """Values: a JSON list with one of these for each placeholder $1, $2 …
 For a transaction of several statements, enter a JSON list of {"sql": …, "values": […]} instead of the SQL."""
 _READS = {"": "default for its name", "yes": "read", "no": "write"}
 _TRUTHS = {"yes": True, "no": False}
+_LABELS = {
+    "kind": "Name of operation {}", "weight": "Weight of operation {} (%)", "sql": "SQL of operation {}",
+    "values": "Values of operation {} (JSON)", "reads": "Operation {} counts as",
+}  # fmt: skip
+#: the path of an operation in errors, which counts from 0
+_FIELD = re.compile(r"workload\.operations[.\[](\d+)\]?(?:\.(\w+))?(.*)")
 Operation = dict[str, Any]
 
 
@@ -36,6 +43,7 @@ class OperationRow:
     sql: ui.textarea
     values: ui.textarea
     reads: ui.select
+    remove: ui.button
 
 
 class OperationRows:
@@ -78,28 +86,43 @@ class OperationRows:
         ]
 
     def _add(self, operation: Mapping[str, Any]) -> None:
-        n = len(self._rows) + 1
         with self._list, ui.row().classes("w-full gap-2 items-start") as element:
-            row = OperationRow(
+            row: OperationRow = OperationRow(
                 element=element,
-                kind=ui.input(f"Name of operation {n}", value=operation.get("kind") or "").classes("w-44"),
-                weight=ui.number(f"Weight of operation {n} (%)", value=operation.get("weight")).classes("w-44"),
-                sql=ui.textarea(f"SQL of operation {n}", value=_sql(operation)).classes("w-full"),
-                values=ui.textarea(f"Values of operation {n} (JSON)", value=_json_text(operation.get("values"))).classes(
-                    "w-full"
-                ),
-                reads=ui.select(_READS, value=_reads(operation), label=f"Operation {n} counts as").classes("w-44"),
+                kind=ui.input(value=operation.get("kind") or "").classes("w-44"),
+                weight=ui.number(value=operation.get("weight")).classes("w-44"),
+                sql=ui.textarea(value=_sql(operation)).classes("w-full"),
+                values=ui.textarea(value=_json_text(operation.get("values"))).classes("w-full"),
+                reads=ui.select(_READS, value=_reads(operation)).classes("w-44"),
+                remove=ui.button(icon="delete", on_click=lambda: self._remove(row)).props("flat round"),
             )
-            if self._enabled:
-                remove = ui.button(icon="delete", on_click=lambda: self._remove(row)).props("flat round")
-                set_label(remove, f"Remove operation {n}")
-        for field in (row.kind, row.weight, row.sql, row.values, row.reads):
-            field.props("outlined dense stack-label" + ("" if self._enabled else " readonly disable"))
+        row.remove.set_visibility(self._enabled)
+        for name in _LABELS:
+            getattr(row, name).props("outlined dense stack-label" + ("" if self._enabled else " readonly disable"))
         self._rows.append(row)
+        self._number()
 
     def _remove(self, row: OperationRow) -> None:
         self._rows.remove(row)
         row.element.delete()
+        self._number()
+
+    def _number(self) -> None:
+        """Set the labels of all rows; they name the position of the row, from 1."""
+        for n, row in enumerate(self._rows, 1):
+            for name, label in _LABELS.items():
+                set_attribute(getattr(row, name), "label", label.format(n))
+            set_label(row.remove, f"Remove operation {n}")
+
+
+def error_text(path: str, detail: str) -> str:
+    """Return an error with its place: the label of a field if ``path`` is of an operation, else the path in the document."""
+    found = _FIELD.fullmatch(path)
+    if found is None:
+        return f"{path}: {detail}" if path else detail
+    name, inner = "sql" if found[2] == "statements" else found[2] or "", found[3].strip(".")
+    label = _LABELS.get(name, "Operation {}" + (f": {name}" if name else "")).format(int(found[1]) + 1)
+    return ": ".join(part for part in (label, inner, detail) if part)
 
 
 def operation_of(n: int, kind: str, weight: Any, sql: str, values: str, reads: str) -> Operation:

@@ -7,8 +7,9 @@ from nicegui import ui
 
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text, text_block
+from drumbeat.web.pages.fleet_text import money
 from drumbeat.web.pages.frame import heading
-from drumbeat.web.pages.plain_words import PHASES, plain
+from drumbeat.web.pages.plain_words import PHASES, counted, plain
 from drumbeat.web.pages.templates_values import show_value_sources
 
 _PHASES = (
@@ -34,12 +35,13 @@ async def show_plan(app: AppState, document: Any) -> None:
     heading("Run plan", 2)
     maximum = f"max {as_text(found.most_workers)}" if found.most_workers else "no maximum"
     ui.label(
-        f"{found.workers} workers at the start ({maximum}); {found.total_connections} connections, max {found.cap} per worker."
+        f"{counted(found.workers, 'worker')} at the start ({maximum}); "
+        f"{counted(found.total_connections, 'connection')}, max {found.cap} per worker."
     )
     known = [each.duration for each in found.phases if each.duration is not None]
     ui.label(f"Total duration of the timed phases: {as_text(sum(known, timedelta()))}.")
     if found.estimated_cost is not None:
-        ui.label(f"Estimated cost: {found.estimated_cost:,.2f} {found.currency}.")
+        ui.label(f"Estimated cost: {money(found.estimated_cost)} {found.currency}.")
     PageTable("Phases", _PHASES, key=lambda row: str(row.phase)).show(found.phases)
     for error in found.errors:
         _line("error_outline", "negative", f"Cannot run: {error}")

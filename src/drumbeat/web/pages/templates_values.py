@@ -18,6 +18,7 @@ from drumbeat.bench.model import (
 )
 from drumbeat.web.pages.components import PageTable, TableColumn, short
 from drumbeat.web.pages.frame import heading
+from drumbeat.web.pages.plain_words import counted
 
 _EXAMPLES = 3
 
@@ -56,7 +57,7 @@ def describe(value: Value) -> tuple[str, str]:
     match value:
         case PoolValue(values=values) | Pick(values=values):
             examples = ", ".join(short(each, 20) for each in values[:_EXAMPLES])
-            return "list of values", f"{len(values):,} values, {len(set(values)):,} different, such as {examples}"
+            return "list of values", f"{counted(len(values), 'value')}, {len(set(values)):,} different, such as {examples}"
         case KeyValue(low=low, high=high, distribution=distribution):
             return "existing key", f"{low:,} to {high:,}, {distribution}"
         case NewKey(first=first):
@@ -64,11 +65,12 @@ def describe(value: Value) -> tuple[str, str]:
         case RandomNumber(low=low, high=high):
             return "random number", f"{low:,} to {high:,}"
         case RandomText(length=length):
-            return "random text", f"{length:,} characters"
+            return "random text", counted(length, "character")
         case Now():
             return "now", "time of the operation"
-        case SameAs():
-            return "same as another value", "generated for each operation"
+        case SameAs(index=index, plus=plus):
+            added = f" and adds {plus:,}" if plus else ""
+            return "same as another value", f"copies value {index}{added}; value 0 is the operation's first"
         case RandomUuid():
             return "random UUID", "generated for each operation"
         case _:

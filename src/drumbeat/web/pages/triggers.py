@@ -45,12 +45,20 @@ async def _table(service: "TriggerService") -> None:
     async def fire(name: str) -> None:
         await service.fire(name)
         rows = await _rows(service)
-        outcome = next((last.outcome for trigger, last, _ in rows if trigger.name == name and last is not None), "")
-        notify(f"Fired {name}. {outcome}")
+        last = next((last for trigger, last, _ in rows if trigger.name == name), None)
+        text, failed = fired_text(name, last)
+        notify(text, error=failed)
         table.show(rows)
 
     table = PageTable("Triggers", _TRIGGERS, key=lambda row: row[0].name, actions={"Fire now": fire})
     table.show(await _rows(service))
+
+
+def fired_text(name: str, last: Any) -> tuple[str, bool]:
+    """Return the message about a trigger that was fired, and whether it failed. ``last``: its recorded outcome, if any."""
+    if last is None:
+        return f"Fired {name}.", False
+    return (f"Fired {name}. {last.outcome}", False) if last.ok else (f"Fired {name}, but it failed: {last.outcome}", True)
 
 
 async def _rows(service: "TriggerService") -> list[tuple[Any, Any, Any]]:

@@ -8,10 +8,10 @@ from itertools import groupby
 from drumbeat.client import GraphBox, WorkflowGraph
 from drumbeat.core.job import JobStatus
 from drumbeat.core.plain import printable
+from drumbeat.web.pages.plain_words import JOB_STATUSES
 
 MOST_BOXES = 300  #: more boxes are not drawn; the table lists all of them
 _WIDTH, _HEIGHT, _ACROSS, _BETWEEN, _MARGIN = 200, 64, 60, 14, 12
-_WORDS = {JobStatus.CLAIMED: "in progress"}  #: states that the picture names otherwise
 _LONGEST = 26  #: characters of a name that fit into a box
 _COLOURS: Mapping[JobStatus, str] = {
     JobStatus.WAITING: "#8c959f",
@@ -67,8 +67,8 @@ def _line(parent: Place, child: Place) -> str:
 
 def _box(box: GraphBox, left: int, top: int) -> Iterator[str]:
     name = printable(box.type or (box.job_ids[0] if box.total == 1 else "jobs"))  # XML allows no control characters
-    states = ", ".join(f"{count:,} {_WORDS.get(status, status)}" for status, count in _counted(box))
-    state = next((_WORDS.get(status, status) for status in box.counts), "") if box.total == 1 else states
+    states = ", ".join(f"{count:,} {JOB_STATUSES[status]}" for status, count in _counted(box))
+    state = next((JOB_STATUSES[status] for status in box.counts), "") if box.total == 1 else states
     many = f"{box.total:,} jobs · " if box.total > 1 else ""
     border = _COLOURS[JobStatus.POISONED] if box.counts.get(JobStatus.POISONED) else "#8c959f"
     yield f"<g><title>{escape(f'{name} in {box.pool_id}: {states}')}</title>"

@@ -13,17 +13,16 @@ from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, ti
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.overview import REFRESH_SECONDS
+from drumbeat.web.pages.plain_words import JOB_STATUSES, counted
 from drumbeat.web.pages.workflow_picture import MOST_BOXES, data_url
 
 _ANY_POOL = "default"  #: workflows are read through a pool, but reach the jobs of all pools
 
-_LABELS = {JobStatus.CLAIMED: "in progress"}
-
 _TILES: Mapping[str, Callable[[WorkflowGraph], object]] = {
     "Jobs": lambda graph: graph.progress.total,
-    "Ended": lambda graph: f"{graph.progress.share:.0%}",
-    "Waiting": lambda graph: graph.progress.counts.get(JobStatus.WAITING, 0),
-    "Pending": lambda graph: graph.progress.counts.get(JobStatus.PENDING, 0),
+    "Progress": lambda graph: f"{graph.progress.share * 100:.0f} %",
+    "Waiting for other jobs": lambda graph: graph.progress.counts.get(JobStatus.WAITING, 0),
+    "Ready or delayed": lambda graph: graph.progress.counts.get(JobStatus.PENDING, 0),
     "In progress": lambda graph: graph.progress.counts.get(JobStatus.CLAIMED, 0),
     "Done": lambda graph: graph.progress.counts.get(JobStatus.DONE, 0),
     "Poisoned": lambda graph: graph.progress.counts.get(JobStatus.POISONED, 0),
@@ -42,7 +41,7 @@ _BOXES = (
         name="pool", loose=True, read=lambda row: row[1].pool_id, href=lambda row: f"/pools/{quote(row[1].pool_id, safe='')}"
     ),
     TableColumn(name="jobs", read=lambda row: row[1].total, number=True),
-    *(TableColumn(name=str(status), label=_LABELS.get(status), read=_count(status), number=True) for status in JobStatus),
+    *(TableColumn(name=str(status), label=JOB_STATUSES[status], read=_count(status), number=True) for status in JobStatus),
     TableColumn(
         name="example",
         label="job",
@@ -80,7 +79,7 @@ def _cancel_button(pool: Pool, workflow_id: str) -> None:
     async def cancel() -> None:
         if await confirm(f"Cancel all unfinished jobs of workflow {workflow_id}?", "Cancel workflow"):
             jobs = await pool.cancel_workflow(workflow_id)
-            notify(f"Cancelled {len(jobs)} jobs, or asked their workers to stop them.")
+            notify(f"Cancelled {counted(len(jobs), 'job')}, or asked the workers to stop.")
 
     button("Cancel workflow", cancel, icon="block", danger=True)
 
@@ -102,9 +101,8 @@ class _WorkflowPanels:
         for name, read in _TILES.items():
             self._tiles[name].show(read(graph))
         levels = len({box.level for box in graph.boxes})
-        about = (
-            f"Graph of workflow {self._workflow_id}: {graph.progress.total:,} jobs in {levels} levels. The table lists them."
-        )
+        size = f"{counted(graph.progress.total, 'job')} in {counted(levels, 'level')}"
+        about = f"Graph of workflow {self._workflow_id}: {size}. The table lists them."
         set_attribute(self._picture, "alt", about)
         set_attribute(self._picture, "src", data_url(graph))
         self._more.set_text(_remarks(graph))
@@ -115,7 +113,7 @@ class _WorkflowPanels:
 def _remarks(graph: WorkflowGraph) -> str:
     found = ["Jobs of the same level, pool and type are one box."] if any(box.total > 1 for box in graph.boxes) else []
     if graph.is_sampled:
-        found.append("Which job waits for which was read for some jobs only, because there are many.")
+        found.append("The lines between boxes come from a sample of the jobs, because the workflow is large.")
     if len(graph.boxes) > MOST_BOXES:
         found.append(f"The first {MOST_BOXES} boxes are drawn; the table lists all.")
     return " ".join(found)

@@ -25,7 +25,7 @@ def test_each_kind_has_its_figures_of_both_runs() -> None:
     p95, gone = found["read", "p95"], {pair.subject for pair in by_kind(with_kind(4.0), record())}
     assert (p95.before, p95.after) == (4.0, 6.0)
     assert p95.relative == pytest.approx(0.5)
-    assert (found["read", "operations/s"].before, found["read", "errors"].before) == (100.0, 1.0)
+    assert (found["read", "operations/s"].before, found["read", "error rate"].before) == (100.0, 1.0)
     assert gone == {"read", "write"}
 
 

@@ -8,7 +8,7 @@ from drumbeat.bench.results.compare.means import Shift
 
 
 class FigureChange(StrEnum):
-    """How a figure, or a whole run, changed. Of its figures' changes, a whole run gets the one that is listed first here."""
+    """How a figure, or a whole run, changed. A run's change is the first one listed here that one of its figures has."""
 
     REGRESSED = "regressed"
     WARNING = "warning"
@@ -102,8 +102,8 @@ class Delta:
 
     @property
     def undetected_regression(self) -> float | None:
-        """The worst change in the confidence interval, if it would be a regression although the test found no significant
-        difference; else None."""
+        """The worst change that the confidence interval allows, if that would be a regression. None if it would not, or if the
+        difference is significant, so that nothing is undetected."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before
@@ -112,7 +112,7 @@ class Delta:
     @property
     def words(self) -> str:
         if self.before is None or self.after is None:
-            return "not measured in both runs"
+            return "missing in at least one run"
         if self.looks_worse:
             return "looks worse, not significant"
         if self.shift is not None and not self.shift.shown and self.change is FigureChange.STABLE:

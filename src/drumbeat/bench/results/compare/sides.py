@@ -42,7 +42,7 @@ def _kinds(record: RunRecord) -> Mapping[str, Measured]:
 
 def _kind(kind: str, before: Measured | None, after: Measured | None) -> Iterator[Pair]:
     old, new = _figures(before), _figures(after)
-    for name, unit in (("operations/s", ""), ("p50", "ms"), ("p95", "ms"), ("p99", "ms"), ("errors", "%")):
+    for name, unit in (("operations/s", ""), ("p50", "ms"), ("p95", "ms"), ("p99", "ms"), ("error rate", "%")):
         yield Pair(subject=kind, figure=name, unit=unit, before=old.get(name), after=new.get(name))
 
 
@@ -55,7 +55,7 @@ def _figures(measured: Measured | None) -> Mapping[str, float | None]:
         "p50": latency.p50_ms,
         "p95": latency.p95_ms,
         "p99": latency.p99_ms,
-        "errors": measured.error_rate * 100,
+        "error rate": measured.error_rate * 100,
     }
 
 

@@ -1,12 +1,8 @@
 -- needs: jobs, lanes, verdicts, flows
--- Requeue poisoned and cancelled jobs, unless another unfinished job has their unique key. Without ids: every poisoned job.
+-- Requeue poisoned and cancelled jobs, unless another unfinished job has their unique key.
 -- A job whose parents are not done waits again, also for failed ones. Parents come first: they have lower numbers.
 local pool, at, wanted, requeued = ARGV[1], now(), {}, {}
-if ARGV[2] == 'every' then
-  wanted = call('ZRANGE', key(pool, 'poisoned'), 0, -1)
-else
-  for i = 3, #ARGV do wanted[#wanted + 1] = number_of(ARGV[i]) or nil end
-end
+for i = 2, #ARGV do wanted[#wanted + 1] = number_of(ARGV[i]) or nil end
 table.sort(wanted)
 for _, number in ipairs(wanted) do
   local row = load(number)

@@ -4,7 +4,7 @@
 -- A row: document, lane, priority, run_at or nil, delay, max_attempts, max_crashes, unique key or nil, id or nil,
 -- ids of parents or nil, whether one parent is enough, what happens if a parent fails, workflow or nil. Parents come first.
 local pool, rows = ARGV[1], cmsgpack.unpack(ARGV[2])
-expect_pool(pool)
+expect_jobs_pool(pool)
 local chosen = {}  -- by the id that the caller chose for a job of this push: its number, once it is stored
 local has_kids = {}  -- the chosen ids of jobs that a new job of this push waits for
 for _, row in ipairs(rows) do

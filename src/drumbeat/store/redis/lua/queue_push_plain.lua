@@ -2,7 +2,7 @@
 -- Numbers rise, so a new job never replaces a lane's head of the same priority.
 local pool, lane, priority, home = ARGV[1], ARGV[2], tonumber(ARGV[3]), key(ARGV[1], '')
 local standing = call('HMGET', home .. 'pool', 'kind', 'waiting')
-if not standing[1] then expect_pool(pool) end
+if standing[1] ~= 'jobs' then expect_jobs_pool(pool) end
 local count, at, score = #ARGV - 3, int(now()), int(0 - priority)
 local before = call('INCRBY', prefix .. 'job_count', count) - count
 local jobs, ready, members = {}, {}, {}

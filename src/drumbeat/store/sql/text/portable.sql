@@ -105,11 +105,11 @@ DELETE FROM drumbeat.events WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.beats WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.samples WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.logs WHERE pool_id = :pool_id;
-DELETE FROM drumbeat.job_attempts WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
-DELETE FROM drumbeat.job_links WHERE child_seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
-DELETE FROM drumbeat.job_steps WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
+DELETE FROM drumbeat.job_attempts WHERE @of_pool(seq);
+DELETE FROM drumbeat.job_links WHERE @of_pool(child_seq);
+DELETE FROM drumbeat.job_steps WHERE @of_pool(seq);
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id;
-DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id AND has_children = 0;
+DELETE FROM drumbeat.jobs WHERE @of_pool(seq) AND has_children = 0;
 DELETE FROM drumbeat.job_counts WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.steps WHERE run_id = :pool_id;
 DELETE FROM drumbeat.results WHERE run_id = :pool_id;
@@ -118,7 +118,7 @@ DELETE FROM drumbeat.execution_files WHERE run_id = :pool_id;
 DELETE FROM drumbeat.runs WHERE run_id = :pool_id;
 
 -- name: delete_pool_parents
-DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id AND has_children > 0 RETURNING seq;
+DELETE FROM drumbeat.jobs WHERE @of_pool(seq, j.has_children > 0) AND has_children > 0 RETURNING seq;
 
 -- name: read_events
 SELECT * FROM drumbeat.events
@@ -756,9 +756,6 @@ SELECT seq, given_id, lease_epoch FROM drumbeat.jobs
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
    AND cancel_requested = 1 ORDER BY seq;
 
--- name: list_poisoned
-SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND status IN ('done', 'poisoned', 'cancelled') ORDER BY seq;
-
 -- name: requeue_job
 -- Skips a job whose unique key another unfinished job has (the unique index would refuse it), and a job whose status has
 -- changed since it was read (the counts depend on it). A delay from the push is kept; a retry delay is dropped.
@@ -793,7 +790,7 @@ SELECT j.pool_id, j.status, 0, COUNT(*) FROM drumbeat.jobs j @by(jobs_ended)
 -- so were all later ones.
 SELECT j.seq, j.has_children, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) AND (j.has_children = 0 OR NOT EXISTS (
                    SELECT 1 FROM drumbeat.job_links l JOIN drumbeat.jobs c ON c.seq = l.child_seq
-                    WHERE l.parent_seq = j.seq AND c.status IN ('waiting', 'pending', 'claimed'))) THEN 1 ELSE 0 END AS is_old,
+                    WHERE l.parent_seq = j.seq AND c.status IN ('waiting', 'pending', 'claimed', 'poisoned'))) THEN 1 ELSE 0 END AS is_old,
        CASE WHEN j.created_at >= @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_young
   FROM drumbeat.jobs j @by(jobs_ended)
  WHERE j.pool_id = :pool_id AND (j.status, j.seq) > (CAST(:status AS TEXT), CAST(:after AS BIGINT)) AND j.status <= CAST(:status AS TEXT)
@@ -811,9 +808,10 @@ RETURNING seq;
 -- Of the jobs with children, those that may be pruned; locked until commit, so that no child is added meanwhile.
 SELECT seq FROM drumbeat.jobs WHERE @listed(seq, :numbers) ORDER BY seq @for_update;
 
--- name: list_with_unfinished_children
+-- name: list_needed_parents
+-- Of the given jobs, those with a child that may still run: an unfinished one, or a poisoned one, which can be requeued.
 SELECT DISTINCT l.parent_seq FROM drumbeat.job_links l JOIN drumbeat.jobs c ON c.seq = l.child_seq
- WHERE @listed(l.parent_seq, :numbers) AND c.status IN ('waiting', 'pending', 'claimed');
+ WHERE @listed(l.parent_seq, :numbers) AND c.status IN ('waiting', 'pending', 'claimed', 'poisoned');
 
 -- name: prune_links
 DELETE FROM drumbeat.job_links WHERE @listed(child_seq, :numbers);
@@ -915,7 +913,7 @@ SELECT * FROM drumbeat.jobs
 SELECT c.* FROM drumbeat.jobs p
   JOIN drumbeat.job_links l ON l.parent_seq = p.seq
   JOIN drumbeat.jobs c ON c.seq = l.child_seq
- WHERE p.pool_id = :pool_id AND p.has_children > 0 AND c.pool_id <> :pool_id AND c.status IN ('waiting', 'pending', 'claimed')
+ WHERE @of_pool(p.seq, j.has_children > 0) AND c.pool_id <> :pool_id AND c.status IN ('waiting', 'pending', 'claimed')
  LIMIT 1;
 
 -- name: find_unfinished_child

@@ -93,7 +93,7 @@ INSERT INTO drumbeat.executions SELECT * FROM incoming ON CONFLICT (run_id, work
 -- name: push_alike
 -- Jobs of one type and priority; numbers are drawn in the order of the list. The notification is sent at commit.
 -- The sub-selects run once, not for each row. The pool is locked as in push_one.
-WITH home AS MATERIALIZED (SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id FOR KEY SHARE)
+WITH home AS MATERIALIZED (SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id AND kind = 'jobs' FOR KEY SHARE)
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT p.pool_id, CAST(:type AS text), j.payload, CAST(:priority AS integer), (SELECT @now)
   FROM home p, json_array_elements(CAST(:payloads AS json)) AS j (payload)
@@ -101,7 +101,7 @@ RETURNING seq, (SELECT CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg
 
 -- name: push_plain
 -- As push_alike, but each job has its own type and priority.
-WITH home AS MATERIALIZED (SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id FOR KEY SHARE)
+WITH home AS MATERIALIZED (SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id AND kind = 'jobs' FOR KEY SHARE)
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT p.pool_id, j.type, j.payload, j.priority, (SELECT @now)
   FROM home p,
@@ -111,15 +111,15 @@ RETURNING seq, (SELECT CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg
 
 -- name: push_one
 -- The lock on the pool's row keeps the pool from being deleted before this commits. It does not conflict with other pushes, nor
--- with changes of the pool.
+-- with changes of the pool. Only a pool of jobs has a queue: in a benchmark's or a fleet's pool, no worker would claim the job.
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT pool_id, CAST(:type AS text), CAST(:payload AS json), CAST(:priority AS integer), @now
-  FROM drumbeat.pools WHERE pool_id = :pool_id FOR KEY SHARE
+  FROM drumbeat.pools WHERE pool_id = :pool_id AND kind = 'jobs' FOR KEY SHARE
 RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told;
 
 -- name: share_pool
 -- As push_one, for a push of several statements.
-SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id FOR KEY SHARE;
+SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id AND kind = 'jobs' FOR KEY SHARE;
 
 -- name: find_home
 -- Identifies the database and the server of a connection; no two servers start in the same microsecond.
@@ -583,12 +583,22 @@ WITH linked AS MATERIALIZED (
 SELECT l.child_seq, p.seq, p.given_id, p.status FROM linked l JOIN drumbeat.jobs p ON p.seq = l.parent_seq
  WHERE p.seq = ANY(ARRAY(SELECT parent_seq FROM linked)) ORDER BY p.seq;
 
--- name: list_with_unfinished_children
+-- name: find_child_elsewhere
+SELECT c.* FROM drumbeat.jobs c
+ WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM drumbeat.job_links WHERE @of_pool(parent_seq, j.has_children > 0)))
+   AND c.pool_id <> :pool_id AND c.status IN ('waiting', 'pending', 'claimed') LIMIT 1;
+
+-- name: find_unfinished_child
+SELECT c.seq, c.given_id, c.pool_id FROM drumbeat.jobs c
+ WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :numbers)))
+   AND c.status IN ('waiting', 'pending', 'claimed') LIMIT 1;
+
+-- name: list_needed_parents
 WITH linked AS MATERIALIZED (
     SELECT child_seq, parent_seq FROM drumbeat.job_links WHERE @listed(parent_seq, :numbers)
 )
 SELECT DISTINCT l.parent_seq FROM linked l JOIN drumbeat.jobs c ON c.seq = l.child_seq
- WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM linked)) AND c.status IN ('waiting', 'pending', 'claimed');
+ WHERE c.seq = ANY(ARRAY(SELECT child_seq FROM linked)) AND c.status IN ('waiting', 'pending', 'claimed', 'poisoned');
 
 -- name: reopen_children
 -- A failed parent had counted as done for these jobs. It was requeued, so they wait for it again.

@@ -432,7 +432,7 @@ SELECT j.seq, j.has_children,
        CASE WHEN j.created_at >= @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_young
   FROM jobs j
   LEFT JOIN (SELECT DISTINCT l.parent_seq FROM job_links l JOIN jobs c ON c.seq = l.child_seq
-              WHERE c.status IN ('waiting', 'pending', 'claimed')) k ON k.parent_seq = j.seq
+              WHERE c.status IN ('waiting', 'pending', 'claimed', 'poisoned')) k ON k.parent_seq = j.seq
  WHERE j.pool_id = :pool_id AND j.status = :status AND j.status IN ('done', 'poisoned', 'cancelled')
    AND j.seq > CAST(:after AS BIGINT)
  ORDER BY j.seq LIMIT :limit;
@@ -454,7 +454,8 @@ SELECT e.value[0]::BIGINT, e.value[1]::VARCHAR, e.value[2]::VARCHAR, e.value[3]:
 -- name: next_number
 -- The numbers of jobs rise, also across pools, and are never used again: they are the time, or follow the last number.
 UPDATE locks SET n = GREATEST(n, @now) + CAST(:count AS BIGINT) WHERE name = 'jobs';
-SELECT l.n - CAST(:count AS BIGINT) + 1 AS seq, @now AS now FROM locks l, pools p WHERE l.name = 'jobs' AND p.pool_id = :pool_id;
+SELECT l.n - CAST(:count AS BIGINT) + 1 AS seq, @now AS now FROM locks l, pools p
+ WHERE l.name = 'jobs' AND p.pool_id = :pool_id AND p.kind = 'jobs';
 
 -- name: push_job
 -- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique.

@@ -81,7 +81,8 @@ VALUES (:seq, :pool_id, :type, :payload, :priority, :created_at);
 
 -- name: next_number
 -- The time in microseconds, or the number after the last: it rises even if jobs are pruned, so no number is used twice.
-SELECT MAX(COALESCE((SELECT MAX(seq) FROM jobs), 0) + 1, @now) AS seq, @now AS now FROM pools WHERE pool_id = :pool_id;
+SELECT MAX(COALESCE((SELECT MAX(seq) FROM jobs), 0) + 1, @now) AS seq, @now AS now
+  FROM pools WHERE pool_id = :pool_id AND kind = 'jobs';
 
 -- name: begin_writing
 -- In a transaction of the caller: takes the write lock before the first read, so that no other process writes in between.
@@ -334,7 +335,7 @@ SELECT j.* FROM jobs j
 -- As the portable query, but (status, seq) > (…) cannot seek in SQLite: every page would read all rows before it.
 SELECT j.seq, j.has_children, CASE WHEN j.finished_at < @now - :age AND (j.has_children = 0 OR NOT EXISTS (
                    SELECT 1 FROM job_links l JOIN jobs c ON c.seq = l.child_seq
-                    WHERE l.parent_seq = j.seq AND c.status IN ('waiting', 'pending', 'claimed'))) THEN 1 ELSE 0 END AS is_old,
+                    WHERE l.parent_seq = j.seq AND c.status IN ('waiting', 'pending', 'claimed', 'poisoned'))) THEN 1 ELSE 0 END AS is_old,
        CASE WHEN j.created_at >= @now - :age THEN 1 ELSE 0 END AS is_young
   FROM jobs j INDEXED BY jobs_ended
  WHERE j.pool_id = :pool_id AND j.status = :status AND j.status IN ('done', 'poisoned', 'cancelled') AND j.seq > :after

@@ -29,7 +29,7 @@ def add(app: AppState) -> None:
         run_ids = list(dict.fromkeys(each for each in runs.split(",") if each))[:MOST]
         ended = [run for run in await app.plane.store.runs.list(limit=_LATEST) if run.status in RUN_ENDED]
         if not ended:
-            empty_state("No finished runs yet. A comparison needs at least two:", FIRST_RUN)
+            empty_state("No ended runs yet. A comparison needs at least two:", FIRST_RUN)
             return
         for run_id in run_ids:
             await app.plane.store.runs.get(RunId(run_id))

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
 
+from drumbeat.bench.model import LoadMode
 from drumbeat.web.pages.compare.overlays import title
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import heading
-from drumbeat.web.pages.plain_words import CHANGES, COMPARED_FIGURES, plain
+from drumbeat.web.pages.plain_words import CHANGES, COMPARED_FIGURES, capitalised, plain
 from drumbeat.web.pages.run_live.figures import number, percent
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def verdict(comparison: "Comparison") -> None:
             colour = _COLOURS.get(str(comparison.change), "grey-8")
             badge = ui.badge(plain(CHANGES, comparison.change) or "", color=colour, text_color="white")
             badge.classes("q-pa-xs").props('aria-label="Verdict"')
+        if comparison.reason is not None:
+            ui.label(capitalised(comparison.reason)).classes("text-weight-medium").props('role=note aria-label="Reason"')
         for warning in comparison.warnings:
             with ui.row().classes("items-center gap-1"):
                 ui.icon("warning").props("aria-hidden=true").classes("text-warning")
@@ -40,17 +43,50 @@ def verdict(comparison: "Comparison") -> None:
 def _metrics(comparison: "Comparison") -> None:
     table = PageTable("Metrics", _COLUMNS, lambda delta: delta.bounds.name)
     table.show(comparison.deltas)
-    limits = ", ".join(f"{_label(each.bounds)} {percent(each.bounds.warning)}" for each in comparison.deltas)
-    ui.label(
+    ui.label(rules_text(comparison)).classes("text-caption faint")
+
+
+def rules_text(comparison: "Comparison") -> str:
+    """Return the rules by which changes are judged: a search for the most connections has one value per metric, not tested."""
+    counting = [each.bounds for each in comparison.deltas if not each.informative]
+    limits = ", ".join(f"{_label(each)} {_limit(each, each.warning)}" for each in counting)
+    fewer = ", ".join(_limit(each, each.better) for each in counting if each.absolute)
+    if comparison.before.plan.load_mode is comparison.after.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY:
+        others = ", ".join(_label(each.bounds) for each in comparison.deltas if each.informative)
+        return (
+            "A search has one value per metric, so changes are not tested for significance. A change counts if it exceeds: "
+            f"{limits} (a lower error rate: {fewer}). For information only: {others}."
+        )
+    return (
         "Estimated change: how much the compared run differs from the baseline, with the range that contains the true "
         "difference with 99 % confidence. p-value: how likely such a difference is by chance alone (Welch's t-test over "
-        f"batches of seconds). A change counts if its p-value is below 0.01 and it exceeds: {limits}. Errors are compared "
-        "without a test."
-    ).classes("text-caption faint")
+        f"batches of seconds). A change counts if its p-value is below 0.01 and it exceeds: {limits}. A smaller change for the "
+        'worse is "slightly worse" if its p-value is below 0.01 and its range reaches that limit. A higher error rate counts '
+        f"without a test; a lower one counts if it exceeds {fewer} and its p-value is below 0.01."
+    )
+
+
+def _limit(bounds: Any, share: float) -> str:
+    return _points(share) if bounds.absolute else percent(share)
+
+
+def _points(share: float | None) -> str:
+    """Return a share as percentage points; a difference of two rates in percent has this unit."""
+    return "–" if share is None else f"{number(share * 100)} pp"
+
+
+def _signed_points(share: float | None) -> str:
+    return f"+{_points(share)}" if share is not None and share > 0 else _points(share)
 
 
 def _label(bounds: Any) -> str:
     return COMPARED_FIGURES.get(bounds.name, str(bounds.label))
+
+
+def metric_text(bounds: Any) -> str:
+    """Return the name of a metric with its unit, unless the name has it already."""
+    label = _label(bounds)
+    return f"{label} ({bounds.unit})" if bounds.unit and bounds.unit not in label else label
 
 
 def _figure_text(figure: str, unit: str) -> str:
@@ -64,27 +100,28 @@ def _value(delta: Any, value: float | None) -> str:
     return percent(value) if delta.bounds.absolute else number(value)
 
 
-def _change(delta: Any) -> str:
+def change_text(delta: Any) -> str:
+    """Return the difference of a metric between two runs: of a rate in percentage points (pp), else in percent."""
     if delta.bounds.absolute:
-        return percent(delta.difference)
+        return _signed_points(delta.difference)
     return "–" if delta.relative is None else f"{delta.relative * 100:+.1f} %"
 
 
-def _interval(delta: Any) -> str:
+def interval_text(delta: Any) -> str:
+    """Return the estimated change with its confidence interval."""
     found = delta.shift
     if found is None:
         return "–"
-    return f"{_value(delta, found.estimate)} [{_value(delta, found.low)}, {_value(delta, found.high)}]"
+    show = _signed_points if delta.bounds.absolute else number
+    return f"{show(found.estimate)} [{show(found.low)}, {show(found.high)}]"
 
 
 _COLUMNS = [
-    TableColumn(
-        name="metric", read=lambda delta: _label(delta.bounds) + (f" ({delta.bounds.unit})" if delta.bounds.unit else "")
-    ),
+    TableColumn(name="metric", read=lambda delta: metric_text(delta.bounds)),
     TableColumn(name="before", label="baseline", read=lambda delta: _value(delta, delta.before), number=True),
     TableColumn(name="after", label="compared run", read=lambda delta: _value(delta, delta.after), number=True),
-    TableColumn(name="delta", label="difference", read=_change, number=True),
-    TableColumn(name="shift", label="estimated change (99 % confidence interval)", read=_interval, number=True),
+    TableColumn(name="delta", label="difference", read=change_text, number=True),
+    TableColumn(name="shift", label="estimated change (99 % confidence interval)", read=interval_text, number=True),
     TableColumn(name="p-value", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
     TableColumn(name="change", label="verdict", read=lambda delta: plain(CHANGES, delta.words)),
 ]
@@ -98,7 +135,7 @@ def _notes(comparison: "Comparison") -> list[str]:
     ]
     if comparison.divergence is not None:
         differ = "differ" if comparison.latencies_differ else "do not differ"
-        notes.append(f"the latency distributions {differ} (divergence {comparison.divergence:.3f})")
+        notes.append(f"the latency distributions {differ} (Kullback-Leibler divergence {comparison.divergence:.3f} nats)")
     return notes
 
 

@@ -11,11 +11,12 @@ from drumbeat.core.run import RUN_ENDED, RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.feeds import Frame, Line
 from drumbeat.web.feeds_run import RunSource, run_feed
+from drumbeat.web.pages.actions import warn
 from drumbeat.web.pages.frame import error_card, page
 from drumbeat.web.pages.run_live.banner import Banner
 from drumbeat.web.pages.run_live.charts import RunCharts
 from drumbeat.web.pages.run_live.figures import FigureTiles, Objectives
-from drumbeat.web.pages.run_live.heading import Heading
+from drumbeat.web.pages.run_live.heading import Heading, template_name
 from drumbeat.web.pages.run_live.log_panel import LogPanel, RunDecisions
 from drumbeat.web.pages.run_live.panels import mode_panel
 from drumbeat.web.pages.run_live.progress import Progress
@@ -42,12 +43,14 @@ def add(app: AppState) -> None:
             error_card(str(first.told.data.get("message")) if first else "The server is shutting down. Reload the page.")
             return
         ui.page_title(f"{first.told.seen.run.name or run_id} · Drumbeat")
-        view = RunPage(app, source, first.told.seen)
+        view = RunPage(app, source, first.told.seen, await template_name(app, first.told.seen.run.template_id))
         view.log(listener.lines(first))
 
         def tick() -> None:
             if not client.has_socket_connection:
                 return  # the browser is disconnected; it gets all updates when it reconnects
+            for warning in app.run_warnings.take(RunId(run_id)):
+                warn(warning)
             while (frame := listener.take()) is not None:
                 view.take(frame)
                 view.log(listener.lines(frame))
@@ -61,11 +64,11 @@ def add(app: AppState) -> None:
 class RunPage:
     """The page of a run with all its parts."""
 
-    def __init__(self, app: AppState, source: RunSource, watched: LiveRun) -> None:
+    def __init__(self, app: AppState, source: RunSource, watched: LiveRun, template: str | None) -> None:
         self._source = source
         self._ended = False
         self._banner = Banner()
-        self._heading = Heading(app, watched)
+        self._heading = Heading(app, watched, template)
         self._summary = RunSummary(app, watched.run.run_id)
         self._progress = Progress(app.clock)
         self._panel = mode_panel(watched.plan)

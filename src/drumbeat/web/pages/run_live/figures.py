@@ -6,7 +6,7 @@ from drumbeat.bench.model import LiveRun, ObjectiveStatus, texts_that_differ
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
-SIGNS = {"ok": "✓ ok", "near": "! near", "over": "✗ over", "under": "✗ under", "not measured": "? not measured"}
+SIGNS = {"ok": "✓ ok", "near": "! near the limit", "over": "✗ over", "under": "✗ under", "not measured": "? not measured"}
 MEASURES = {"p95_ms": "p95", "p99_ms": "p99", "error_pct": "error rate", "availability_pct": "availability"}
 
 
@@ -31,20 +31,20 @@ class FigureTiles:
     """Tiles with throughput, latencies, errors and connections of a run."""
 
     def __init__(self) -> None:
-        names = ("operations/s", "p50", "p95", "p99", "errors", "operations", "connections")
+        names = ("Operations/s", "p50", "p95", "p99", "Errors", "Operations", "Connections")
         with tiles():
             self._tiles = {name: FigureTile(name) for name in names}
 
     def show(self, watched: LiveRun) -> None:
         found = aggregate_metrics(watched)
-        self._tiles["operations/s"].show(number(found["qps"]))
+        self._tiles["Operations/s"].show(number(found["qps"]))
         for name in ("p50", "p95", "p99"):
             self._tiles[name].show(ms(found[f"{name}_ms"]))
-        self._tiles["errors"].show(f"{found['total_errors']:,} ({percent(found['error_rate'])})")
-        self._tiles["operations"].show(found["total_ops"])
+        self._tiles["Errors"].show(f"{found['total_errors']:,} ({percent(found['error_rate'])})")
+        self._tiles["Operations"].show(found["total_ops"])
         target = found["target_connections"]
         now = f"{found['active_connections']} busy of {target}"
-        self._tiles["connections"].show(f"max {target}" if watched.figures is None else now)
+        self._tiles["Connections"].show(f"max {target}" if watched.figures is None else now)
 
 
 class Objectives:

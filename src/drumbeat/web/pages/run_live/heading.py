@@ -6,12 +6,13 @@ from functools import partial
 from nicegui import ui
 
 from drumbeat.bench.model import LiveRun, RunJudgement, ScalingMode
+from drumbeat.core.errors import NotFound
 from drumbeat.core.run import RUN_ENDED, RunId, RunStatus
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import Action, button, confirm, may_change, notify
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.frame import breadcrumbs, heading
-from drumbeat.web.pages.plain_words import END_REASONS, LOAD_MODES, RUN_STATUSES, plain
+from drumbeat.web.pages.plain_words import END_REASONS, LOAD_MODES, RUN_STATUSES, counted, plain
 from drumbeat.web.snapshot_sections import bounds, whole_result
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
@@ -21,8 +22,9 @@ CREATE_SAME = "Create the same run"  #: label of the button that creates a run w
 class Heading:
     """Shows name, status, verdict, limits and buttons of a run."""
 
-    def __init__(self, app: AppState, watched: LiveRun) -> None:
-        self._app, self._run_id = app, watched.run.run_id
+    def __init__(self, app: AppState, watched: LiveRun, template: str | None) -> None:
+        """``template``: the name of the run's template; None if it has none."""
+        self._app, self._run_id, self._template = app, watched.run.run_id, template
         breadcrumbs(("Runs", "/runs"))
         with ui.row().classes("items-center w-full gap-2"):
             heading(watched.run.name or str(watched.run.run_id))
@@ -54,7 +56,7 @@ class Heading:
         self._status.text = RUN_STATUSES[run.status]
         set_attribute(self._status, "color", status_colour(run, watched.judgement))
         self._show_verdict(watched.judgement)
-        self._facts.text = " · ".join(f"{name} {value}" for name, value in _facts(watched).items() if value)
+        self._facts.text = " · ".join(f"{name} {value}" for name, value in _facts(watched, self._template).items() if value)
         self._why.text = end_reason(watched)
         self._why.set_visibility(bool(self._why.text))
         self._show_bounds(watched)
@@ -99,8 +101,7 @@ class Heading:
 async def run_again(app: AppState, run_id: RunId) -> None:
     """Create a new run with the same configuration, and go to its page."""
     made, preflight = await app.plane.bench().recreate(run_id)
-    for warning in preflight.warnings:
-        notify(str(warning))
+    app.run_warnings.add(made.run_id, preflight.warnings)
     ui.navigate.to(f"/runs/{made.run_id}")
 
 
@@ -110,7 +111,17 @@ async def delete_run(app: AppState, run_id: RunId) -> None:
         ui.navigate.to("/runs")
 
 
-def _facts(watched: LiveRun) -> Mapping[str, object]:
+async def template_name(app: AppState, template_id: str | None) -> str | None:
+    """Return the name of a run's template; its id if the template was deleted; None if the run has none."""
+    if template_id is None:
+        return None
+    try:
+        return (await app.plane.store.templates.get(template_id)).name
+    except NotFound:
+        return template_id
+
+
+def _facts(watched: LiveRun, template: str | None) -> Mapping[str, object]:
     plan, document = watched.plan, watched.run.config.get("document")
     workload = document.get("workload") if isinstance(document, Mapping) else None
     standard = workload.get("standard") if isinstance(workload, Mapping) else None
@@ -120,7 +131,7 @@ def _facts(watched: LiveRun) -> Mapping[str, object]:
         "workload": standard,
         "warmup": f"{plan.warmup.total_seconds():g} s",
         "duration": f"{plan.duration.total_seconds():g} s" if plan.load_mode != "FIND_MAX_CONCURRENCY" else "open-ended",
-        "template": watched.run.template_id,
+        "template": template,
     }
 
 
@@ -129,11 +140,13 @@ def bounds_words(watched: LiveRun) -> str:
     scaling = watched.plan.scaling
     match scaling.mode:
         case ScalingMode.FIXED:
-            return f"FIXED: {scaling.min_workers} workers with {scaling.min_connections} connections each"
+            each = counted(scaling.min_connections, "connection")
+            return f"{counted(scaling.min_workers, 'worker')} with {each} each (FIXED)"
         case ScalingMode.BOUNDED:
-            workers = f"{scaling.min_workers} {f'to {scaling.max_workers}' if scaling.max_workers is not None else 'or more'}"
+            least, limit = scaling.min_workers, scaling.max_workers
+            workers = f"{least} or more workers" if limit is None else f"{least} to {counted(limit, 'worker')}"
             most = scaling.max_connections if scaling.max_connections is not None else scaling.cap
-            return f"BOUNDED: {workers} workers with {scaling.min_connections} to {most} connections each"
+            return f"{workers} with {scaling.min_connections} to {counted(most, 'connection')} each (BOUNDED)"
         case ScalingMode.AUTO:
             return ""
 

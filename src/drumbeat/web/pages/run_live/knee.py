@@ -6,12 +6,14 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import STABLE, Point
+from drumbeat.web.pages.plain_words import counted
 from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import ms, number
 
 Section = Mapping[str, Any]
 _HELD = "HELD"  #: outcome of an undecided step: the search continues without a verdict on its number of connections
 _LAW_POINTS = 60
+_BOUNDED = "Max within the template's limits"
 
 
 def answer(section: Section) -> str:
@@ -19,7 +21,7 @@ def answer(section: Section) -> str:
     found, best = section["result"], section["best"]
     if found and found.get("best_connections") is not None:
         level = _level(found["best_connections"], found.get("best_qps"), found.get("best_p95_ms"))
-        return f"{'Max within bounds' if found.get('bounded') else 'Max stable'}: {level}"
+        return f"{_BOUNDED if found.get('bounded') else 'Max stable'}: {level}"
     if found:
         return str(section["message"] or "No stable number of connections")
     if not best:
@@ -27,8 +29,8 @@ def answer(section: Section) -> str:
     return f"Best so far: {_level(best['connections'], best['qps'], best.get('p95_ms'))}"
 
 
-def _level(connections: float, qps: float | None, p95_ms: float | None) -> str:
-    return f"{connections:g} connections at {number(qps)} operations/s, p95 {ms(p95_ms)}"
+def _level(connections: int, qps: float | None, p95_ms: float | None) -> str:
+    return f"{counted(connections, 'connection')} at {number(qps)} operations/s, p95 {ms(p95_ms)}"
 
 
 def throughput_by_level(section: Section) -> dict[str, Any]:

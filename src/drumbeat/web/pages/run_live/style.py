@@ -10,7 +10,7 @@ LOOK = """
   text-align: left; background: transparent; color: inherit; font: inherit; cursor: pointer; }
 .worker .name { font-weight: 600; } .worker div { overflow-wrap: anywhere; }
 .worker.healthy { border-left-color: #1b7a3d; } .worker.stale { border-left-color: #d99b00; background: rgba(217,155,0,.12); }
-.worker.lost { border-left-color: #c4261c; background: rgba(196,38,28,.14); } .worker.gone { border-left-color: #7d8590; }
+.worker.lost { border-left-color: #c4261c; background: rgba(196,38,28,.14); } .worker.terminated { border-left-color: #7d8590; }
 .bubbles { display: flex; flex-wrap: wrap; gap: 6px; list-style: none; padding: 0; margin: 0; }
 .bubble { border-radius: 999px; padding: 4px 12px; border: 2px solid #7d8590; font-size: 13px; }
 .bubble.past { border-color: #1b7a3d; } .bubble.now { border-color: #1f5fa6; background: #1f5fa6; color: #fff; }

@@ -7,12 +7,12 @@ from nicegui import ui
 
 from drumbeat.bench.model import Curves, LiveRun, WorkerSnapshot
 from drumbeat.core.run import RunId
-from drumbeat.core.worker import Health, WorkerId
+from drumbeat.core.worker import Health, WorkerId, WorkerStatus
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import report_errors
 from drumbeat.web.pages.components import as_text, duration_text
 from drumbeat.web.pages.element_names import set_attribute, set_label
-from drumbeat.web.pages.plain_words import PHASES, plain
+from drumbeat.web.pages.plain_words import PHASES, counted, plain
 from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import ms, number
 
@@ -20,11 +20,11 @@ _JUST_NOW = timedelta(seconds=2)
 
 
 def state_of(snapshot: WorkerSnapshot) -> str:
-    """Return the state of a worker in the grid: healthy, stale (or not started), lost, or gone if it ended normally."""
+    """Return the state of a worker in the grid: healthy, stale (or not started), lost, or terminated if it ended normally."""
     if snapshot.worker.is_live and snapshot.worker.not_started is not None:
         return str(Health.STALE)
     if not snapshot.worker.is_live and snapshot.health is not Health.LOST:
-        return "gone"
+        return str(WorkerStatus.TERMINATED)
     return str(snapshot.health)
 
 
@@ -35,8 +35,8 @@ def sentence(snapshot: WorkerSnapshot) -> str:
     if not worker.is_live or worker.not_started is not None:
         return f"{worker.shown_status}" + (f": {problem}" if problem else "")
     heartbeat = "just now" if snapshot.silence < _JUST_NOW else f"{duration_text(snapshot.silence)} ago"
-    connections = f"{worker.applied_target}/{worker.target} connections"
-    return f"{worker.status}, {snapshot.health} · {number(snapshot.qps)} ops/s · {connections} · heartbeat {heartbeat}"
+    connections = f"{worker.applied_target} of {counted(worker.target, 'connection')}"
+    return f"{worker.status}, {snapshot.health} · {number(snapshot.qps)} operations/s · {connections} · heartbeat {heartbeat}"
 
 
 class WorkerGrid:

@@ -29,7 +29,7 @@ COLUMNS: list[TableColumn] = [
     TableColumn(name="ms", label="duration (ms)", read=lambda each: number(each.duration_ms), number=True),
     TableColumn(name="rows", read=lambda each: each.rows, number=True),
     TableColumn(name="error", read=lambda each: f"{each.error_class} {each.error or ''}" if not each.ok else None),
-    TableColumn(name="phase", read=lambda each: "warmup" if each.warmup else ""),
+    TableColumn(name="phase", read=lambda each: "warmup" if each.warmup else "measurement"),
 ]
 
 

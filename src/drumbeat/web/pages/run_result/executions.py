@@ -12,7 +12,7 @@ from drumbeat.web.pages.actions import report_errors
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.run_result.selection import ORDERS, PAGE, ExecutionSelection, only_failed
 
-_ALL_KINDS, _ANY_ERROR = "all kinds", "any"
+_ALL_KINDS, _ANY_ERROR = "all kinds", "all operations"
 _NONE = "No matching operations. They may not be recorded, or their files may be on other hosts."
 
 

@@ -45,9 +45,9 @@ def _ms(nanoseconds: int | None) -> str:
 _COLUMNS: list[TableColumn] = [
     TableColumn(name="kind", label="operation kind", read=lambda row: row.kind or "all kinds"),
     TableColumn(name="operations", read=lambda row: row.operations, number=True),
-    TableColumn(name="ops", label="ops/s", read=lambda row: number(row.qps), number=True),
+    TableColumn(name="ops", label="operations/s", read=lambda row: number(row.qps), number=True),
     TableColumn(name="errors", label="error rate", read=lambda row: share(row.errors / row.operations), number=True),
-    TableColumn(name="avg", label="avg (ms)", read=_mean, number=True),
+    TableColumn(name="mean", label="mean (ms)", read=_mean, number=True),
     TableColumn(name="min", label="min (ms)", read=lambda row: _ms(row.latency.least), number=True),
     TableColumn(name="max", label="max (ms)", read=lambda row: _ms(row.latency.greatest), number=True),
     TableColumn(name="stddev", label="stddev (ms)", read=lambda row: number(Latency.of(row.latency).stddev_ms), number=True),

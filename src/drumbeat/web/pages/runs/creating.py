@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import button, notify
+from drumbeat.web.pages.actions import button
 
 
 async def new_run(app: AppState) -> None:
@@ -30,6 +30,5 @@ async def create_run(app: AppState, template_id: str) -> str:
     """Create a run without starting it. Returns its id. Raises InvalidInput, NotFound."""
     bench = app.plane.bench()
     run, preflight = await bench.create(await bench.document(template_id), template_id)
-    for warning in preflight.warnings:
-        notify(warning)
+    app.run_warnings.add(run.run_id, preflight.warnings)
     return run.run_id

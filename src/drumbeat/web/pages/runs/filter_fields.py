@@ -9,8 +9,6 @@ from drumbeat.web.databases import DatabaseType
 from drumbeat.web.pages.plain_words import LOAD_MODES, RUN_STATUSES, SCALING_MODES
 from drumbeat.web.pages.runs.filters import ORDERS, RunFilters
 
-_ANY = "any"
-
 
 class Filters:
     """A row of filter fields; each change is applied at once."""
@@ -23,11 +21,12 @@ class Filters:
             self._search = ui.input("Name contains", value=filters.search, on_change=self._changed).props(
                 "debounce=400 clearable"
             )
-            self._status = self._choice("Status", RUN_STATUSES, filters.status)
-            self._load = self._choice("Load mode", LOAD_MODES, filters.load_mode)
-            self._scaling = self._choice("Scaling mode", SCALING_MODES, filters.scaling_mode)
-            self._template = self._choice("Template", templates, filters.template)
-            self._database = self._choice("Database", {each: each for each in DatabaseType}, filters.database)
+            self._status = self._choice("Status", "all statuses", RUN_STATUSES, filters.status)
+            self._load = self._choice("Load mode", "all load modes", LOAD_MODES, filters.load_mode)
+            self._scaling = self._choice("Scaling mode", "all scaling modes", SCALING_MODES, filters.scaling_mode)
+            self._template = self._choice("Template", "all templates", templates, filters.template)
+            types: Mapping[str, str] = {each: each for each in DatabaseType}
+            self._database = self._choice("Database type", "all database types", types, filters.database)
             self._since = ui.input("Created since (UTC)", value=filters.since, on_change=self._changed).props(
                 "type=date stack-label"
             )
@@ -36,8 +35,8 @@ class Filters:
             )
             self._order = ui.select(ORDERS, value=filters.order, label="Sort by", on_change=self._changed).classes("w-48")
 
-    def _choice(self, name: str, choices: Mapping[str, str], value: str) -> ui.select:
-        known = {"": _ANY, **{str(key): str(word) for key, word in choices.items()}}
+    def _choice(self, name: str, no_filter: str, choices: Mapping[str, str], value: str) -> ui.select:
+        known = {"": no_filter, **{str(key): str(word) for key, word in choices.items()}}
         chosen = value if value in known else ""
         return ui.select(known, value=chosen, label=name, on_change=self._changed).classes("w-40")
 

@@ -134,9 +134,11 @@ local function reopen_children(parent)
   end
 end
 
-local function has_unfinished_child(number)
+-- Whether a job has a child that may still run, perhaps after a requeue.
+local function is_needed(number)
   for _, child in ipairs(call('ZRANGE', children_key(number), 0, -1)) do
-    if is_unfinished(call('HGET', job_key(child), 'status')) then return true end
+    local status = call('HGET', job_key(child), 'status')
+    if is_unfinished(status) or status == 'poisoned' then return true end
   end
   return false
 end

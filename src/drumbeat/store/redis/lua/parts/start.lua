@@ -24,3 +24,9 @@ local function expect_pool(pool)
     refuse('NotFound', 'there is no pool \'' .. pool .. '\'; see: drumbeat pools list')
   end
 end
+
+local function expect_jobs_pool(pool)
+  if call('HGET', key(pool, 'pool'), 'kind') ~= 'jobs' then
+    refuse('NotFound', 'there is no pool of jobs \'' .. pool .. '\'; create it, or see which there are: drumbeat pools list')
+  end
+end
