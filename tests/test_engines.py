@@ -226,6 +226,10 @@ class TestSettings:
             ({"price": -1}, "engine e: expected a price of 0 or more, got -1.0"),
             ({"colour": "green"}, "engine e: expected colour to be one of red, blue, got 'green'"),
             ({"mode": "c"}, "engine e: expected mode to be 'a' or 'b', got 'c'"),
+            (
+                {"key_file": "~nobody.here/k"},
+                "engine e: expected key_file to be a path, got ~nobody.here/k: there is no such user",
+            ),
             ({"is_on": 1}, "engine e: expected is_on to be true or false, got 1"),
             ({"labels": {"zone": 1}}, "engine e: expected labels.zone to be a text, got 1"),
             ({"token": "s3cret"}, "secrets do not belong in this file; name the environment variable .* token_variable"),

@@ -111,6 +111,12 @@ def test_what_is_asked_for_does_not_exist(tmp_path: Path, full: str, command: st
     assert complaint(tried(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=full), 1).startswith(line)
 
 
+def test_a_name_too_long_for_any_file_is_no_template(tmp_path: Path, empty: str) -> None:
+    said = tried("bench", "run", "x" * 5000, cwd=tmp_path, DRUMBEAT_STORE=empty)
+
+    assert complaint(said, 1).startswith("there is no template 'xxx")
+
+
 def run(command: Sequence[str | bytes], folder: Path, store: str) -> Said:
     """Run any command, as long as it takes."""
     done = subprocess.run(

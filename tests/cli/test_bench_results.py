@@ -110,3 +110,13 @@ def test_the_trend_of_a_kind_of_run_is_told_oldest_first(store: str) -> None:
     assert (told["trends"]["operations/s"]["runs"], told["trends"]["operations/s"]["steadiness"]) == (3, "stable")
     assert "loaded" not in shown
     assert "change per run" in shown
+
+
+def test_what_is_printed_as_json_is_json_also_if_a_file_is_written(store: str, tmp_path: Path) -> None:
+    compared = invoke("bench", "compare", "loaded", "filed", "--json", "--html", str(tmp_path / "c.html"), store=store)
+    reported = invoke("bench", "report", "loaded", "--form", "json", "--html", str(tmp_path / "r.html"), store=store)
+
+    for said, name in ((compared, "c.html"), (reported, "r.html")):
+        assert json.loads(said.output)
+        assert f"report: {tmp_path / name}" in said.errors.replace("\n", "")
+        assert (tmp_path / name).is_file()

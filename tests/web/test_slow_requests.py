@@ -20,7 +20,7 @@ from drumbeat.composition.plane import open_control_plane
 from drumbeat.settings import Settings
 from drumbeat.web import server
 from drumbeat.web.settings import WebSettings
-from drumbeat.web.slow_requests import ENOUGH, http_protocol_with_timeout, most_connections
+from drumbeat.web.slow_requests import ENOUGH, LONGEST_HEAD, http_protocol_with_timeout, most_connections
 
 PATIENCE = 60.0
 SOON = timedelta(seconds=1)
@@ -40,11 +40,11 @@ HALF_OPEN = {
 
 
 @asynccontextmanager
-async def serving(folder: Path, within: timedelta = SOON) -> AsyncIterator[tuple[str, int]]:
+async def serving(folder: Path, within: timedelta = SOON, token: str | None = None) -> AsyncIterator[tuple[str, int]]:
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     where = Settings(store=f"sqlite:///{folder}/drumbeat.db", state_dir=folder / "state")
-    settings = WebSettings(port=0, conduct=False, arrives_within=within)
+    settings = WebSettings(port=0, conduct=False, arrives_within=within, token=token)
     async with open_control_plane(where, create=True) as plane, asyncio.TaskGroup() as group:
         await plane.pool("p").create()
         group.create_task(server.serve(plane, settings, address.set_result, stop, with_pages=False))
@@ -86,6 +86,16 @@ async def test_what_never_arrives_whole_is_hung_up_on(
 
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
     assert said.startswith(b"HTTP/1.1 200" if request_.startswith(GET) else b"")
+
+
+async def test_half_a_login_form_is_no_error_of_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    head = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    gc.collect()
+    caplog.clear()
+    async with serving(tmp_path, token="t" * 32) as place:
+        assert await said_until_closed(place, head + b"Content-Length: 100\r\n\r\ntoken=abc") == b""
+
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_three_hundred_half_open_connections_are_all_closed(tmp_path: Path) -> None:
@@ -190,6 +200,51 @@ def test_the_time_is_over_once_for_a_client_that_trickles(connection: tuple[Any,
     close()
 
     assert (timers.made, seconds, wire.aborted) == (1, 20.0, True)
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        pytest.param(b"X-Much: " + b"x" * 1000 + b"\r\n", id="header lines"),
+        pytest.param(b"x" * 1000, id="one header's value"),
+    ],
+)
+def test_a_head_without_end_is_cut_off(connection: tuple[Any, Timers, Wire], endless: bytes) -> None:
+    made, _, wire = connection
+    made.data_received(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-First: ")
+    received = 0
+    while not wire.aborted and received < 10 * LONGEST_HEAD:
+        made.data_received(endless)
+        received += len(endless)
+
+    assert LONGEST_HEAD - 100 < received <= LONGEST_HEAD + len(endless)
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [pytest.param(b"X-Much: " + b"x" * 1000 + b"\r\n", id="trailing headers"), pytest.param(b"x" * 1000, id="an extension")],
+)
+def test_what_surrounds_the_chunks_of_a_body_is_limited(connection: tuple[Any, Timers, Wire], endless: bytes) -> None:
+    made, _, wire = connection
+    made.data_received(POST + b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"poo\r\n')
+    made.data_received(b"0\r\n" if endless.endswith(b"\n") else b"5;")
+    received = 0
+    while not wire.aborted and received < 10 * LONGEST_HEAD:
+        made.data_received(endless)
+        received += len(endless)
+
+    assert LONGEST_HEAD - 100 < received <= LONGEST_HEAD + len(endless)
+
+
+def test_many_short_requests_and_a_long_body_are_not_taken_for_a_long_head(connection: tuple[Any, Timers, Wire]) -> None:
+    made, _, wire = connection
+    for _ in range(2 * LONGEST_HEAD // len(GET)):
+        made.data_received(GET)
+    made.data_received(POST + f"Content-Length: {4 * LONGEST_HEAD}\r\n\r\n".encode())
+    for _ in range(64):
+        made.data_received(b"x" * (LONGEST_HEAD // 16))
+
+    assert not wire.aborted
 
 
 def test_a_body_that_this_side_does_not_read_on_is_no_fault_of_the_client(connection: tuple[Any, Timers, Wire]) -> None:

@@ -54,7 +54,7 @@ def report(
         bench = plane.bench()
         for path, each in files.items():
             write(path, await bench.report(RunId(run_id), each))
-            say(f"report: {path}")
+            (say if form is None else errors.print)(f"report: {path}")
         if form is not None or not files:
             print(await bench.report(RunId(run_id), form or "markdown"), end="")
 
@@ -138,7 +138,7 @@ def compare(
         found = await bench.compare([RunId(each) for each in run_ids])
         if html:
             write(html, bench.compared(found, "html"))
-            say(f"report: {html}")
+            (errors.print if as_json else say)(f"report: {html}")
         print(bench.compared(found, "json" if as_json else "markdown"), end="")
 
     with_control_plane(store, work)

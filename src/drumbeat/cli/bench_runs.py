@@ -59,7 +59,10 @@ _RUN: Columns = {
 
 
 def is_file(source: str) -> bool:
-    return source == "-" or source.endswith(_FILES) or Path(source).is_file()
+    try:
+        return source == "-" or source.endswith(_FILES) or Path(source).is_file()
+    except OSError:  # too long for a path, or in a folder that may not be read
+        return False
 
 
 async def read_source(bench: "BenchService", source: str, settings: list[str] | None) -> Any:

@@ -129,7 +129,11 @@ def _text(value: Any, expected: str) -> str:
 
 
 def _path(value: Any, expected: str) -> Path:
-    return Path(_text(value, f"{expected} a path:")).expanduser()
+    text = _text(value, f"{expected} a path:")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as exc:
+        raise InvalidSettings(f"{expected} a path, got {text}: there is no such user") from exc
 
 
 def _whole(value: Any, expected: str) -> int:

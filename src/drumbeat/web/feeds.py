@@ -266,9 +266,9 @@ class Feeds:
         """Return the feed with this name; create it if there is none."""
         feed = self._feeds.get(name)
         if feed is None:
+            self._drop_idle(_MOST_FEEDS - 1)
             feed = self._feeds[name] = Feed(make(), self.clock, self.group)
             feed.name, feed.is_over = name, self._is_over
-            self._drop_idle()
         self._feeds.move_to_end(name)
         return feed
 
@@ -278,7 +278,8 @@ class Feeds:
         for feed in self._feeds.values():
             feed.close()
 
-    def _drop_idle(self) -> None:
+    def _drop_idle(self, most: int) -> None:
+        """Drop feeds without listeners, longest unused first, until at most ``most`` feeds are left."""
         idle = [name for name, feed in self._feeds.items() if not feed.listeners]
-        for name in idle[: max(len(self._feeds) - _MOST_FEEDS, 0)]:
+        for name in idle[: max(len(self._feeds) - most, 0)]:
             del self._feeds[name]

@@ -1,5 +1,6 @@
 """Login and logout: a page without scripts, a rate limit on wrong tokens, and the session cookie."""
 
+import logging
 from datetime import timedelta
 from html import escape
 from importlib.resources import files
@@ -7,7 +8,7 @@ from math import ceil
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from drumbeat.core.clock import Clock
@@ -21,6 +22,8 @@ LOGOUT = "/logout"
 LONGEST_FORM = 8 * 1024
 _SAFE_IN_QUERY = "/?:@!$&'()*+,;=%"
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="drumbeat"'}
+
+log = logging.getLogger(__name__)
 
 
 class Login:
@@ -48,7 +51,11 @@ class Login:
 
     async def answer(self, scope: Any, receive: Any, send: Any, address: str) -> None:
         """Handle a submitted login form."""
-        response = await self._answer(Request(scope, receive), address)
+        try:
+            response = await self._answer(Request(scope, receive), address)
+        except ClientDisconnect:
+            log.debug("client disconnected before its login form had arrived")
+            return
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, address: str) -> Response:

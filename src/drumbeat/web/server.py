@@ -106,7 +106,6 @@ def _config(state: AppState, *, with_pages: bool) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        h11_max_incomplete_event_size=64 * 1024,
         ws_max_size=1024 * 1024,
         ws_per_message_deflate=False,  # compressing each frame for each viewer would cost the most CPU time
     )

@@ -1,26 +1,29 @@
-"""Closes connections whose request does not arrive in time; uvicorn alone would keep them open forever."""
+"""Closes connections whose request does not arrive in time or has too long a head; uvicorn alone limits neither."""
 
 from asyncio import TimerHandle, Transport
 from datetime import timedelta
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 ENOUGH = 64 * 1024  #: the timer restarts each time this many bytes of a body have arrived
+LONGEST_HEAD = 64 * 1024  #: a connection is closed when more bytes than this have arrived of a head, and it still has no end
 _RESERVED = 0.2  #: share of the process's file descriptors reserved for the store and other files
 
 
 def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> Any:
     """Return a uvicorn HTTP protocol class that limits the time for a request to arrive and the number of connections.
 
-    The timer starts with the connection and with each further request on it. It is off while a request is answered.
+    The timer starts with the connection and with each further request on it. It is off while a request is answered. The length
+    of a request's head is limited too, and that of the lines between and after the parts of a body sent in chunks.
     """
 
-    class Arrival(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+    class Arrival(HttpToolsProtocol):
         _timer: TimerHandle | None = None
         _received = 0
+        _head = 0  #: bytes received since the last end of a head, part of a body, or end of a request
 
-        def connection_made(self, transport: Transport) -> None:
+        def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             if limit is not None and len(self.connections) >= limit:
                 transport.abort()
             super().connection_made(transport)
@@ -28,11 +31,26 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
 
         def data_received(self, data: bytes) -> None:
             self._received += len(data)
+            self._head += len(data)
             super().data_received(data)
+            if self._head > LONGEST_HEAD:
+                self.transport.abort()
             if self._is_answering():
                 self._disarm()
             elif self._timer is None or self._received >= ENOUGH:
                 self._arm()
+
+        def on_headers_complete(self) -> None:
+            self._head = 0
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._head = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._head = 0
+            super().on_message_complete()
 
         def handle_websocket_upgrade(self, *arguments: Any) -> None:
             self._disarm()

@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 
 from drumbeat.bench.driver.interface import EngineSettings
-from drumbeat.bench.model import KeyValue, Statement, ValueType
+from drumbeat.bench.model import KeyValue, Now, Statement, ValueType
 from drumbeat.bench.targets.contract import Running, TargetContract, draw, load, operation, seconds
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.postgres import PostgresTarget, kinds_by_text, signals_of
-from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.errors import InvalidInput, InvalidSettings
 from servers.postgres import PostgresServer
 
 
@@ -82,6 +83,56 @@ def test_only_sessions_that_are_held_up_by_others_wait(
 
     assert (seen.sessions, seen.active, seen.waiting, seen.lock_waits) == (7, 5 if is_active else 0, waiting, lock_waits)
     assert kind is None or seen.wait_events[f"{kind}:{event}"] >= 5
+
+
+async def test_a_table_with_capital_letters_is_described_and_its_lower_case_name_is_another_table(postgres_url: str) -> None:
+    async with PostgresTarget(postgres_url) as target:
+        await target.define(['CREATE TABLE "Orders" ("Id" int PRIMARY KEY)', 'INSERT INTO "Orders" VALUES (3), (7)'])
+        await target.define(["CREATE TABLE parts (id int PRIMARY KEY)"])
+        described = await target.describe("Orders")
+
+        with pytest.raises(InvalidInput, match="has no table 'PARTS'"):
+            await target.describe("PARTS")
+
+    assert (described.key, described.key_low, described.key_high) == ("Id", 3, 7)
+
+
+async def test_the_options_of_the_url_hold_also_for_what_is_read_before_a_run(postgres_url: str) -> None:
+    async with PostgresTarget(postgres_url) as target:
+        await target.define(
+            ["CREATE SCHEMA second", "CREATE TABLE t (k int PRIMARY KEY)", "CREATE TABLE second.t (k int PRIMARY KEY)"]
+        )
+        await target.define(["INSERT INTO t VALUES (1)", "INSERT INTO second.t VALUES (22)"])
+    mark = "&" if "?" in postgres_url else "?"
+    async with PostgresTarget(f"{postgres_url}{mark}search_path=second") as target:
+        described = await target.describe("t")
+
+    assert (described.key_low, described.key_high) == (22, 22)
+
+
+async def test_times_are_those_of_utc_whatever_the_time_zone_of_the_user(postgres_url: str) -> None:
+    moment = "INSERT INTO moments SELECT $1, CAST($2 AS timestamp with time zone)"
+    insert = Statement(sql=moment, values=(KeyValue(low=1, high=1_000_000, type=ValueType.INT), Now()))
+    async with PostgresTarget(postgres_url) as target:
+        await target.define(["CREATE TABLE moments (k int, at timestamptz)"])
+        [(user,)] = await target.fetch("SELECT current_user")
+        await target.define([f"ALTER ROLE \"{user}\" SET timezone = 'America/New_York'"])
+        try:
+            engine = target.engine(load(operation("INSERT", 100, insert)), draw(), EngineSettings())
+            running = Running(engine, seconds(30))
+            await engine.open()
+            engine.set_target(1)
+            engine.accept(True)
+            await running.recorded(10)
+            await running.drained()
+            await engine.close()
+            written = await target.fetch("SELECT COUNT(*), MIN(at), MAX(at) FROM moments")
+        finally:
+            await target.define([f'ALTER ROLE "{user}" RESET timezone'])
+
+    [(count, first, last)] = written
+    assert count >= 10
+    assert first == last == datetime(2026, 1, 1, tzinfo=UTC)  # the moment at which draw() says values are drawn
 
 
 async def test_a_server_that_goes_away_says_nothing_until_it_is_back(private_postgres: PostgresServer) -> None:

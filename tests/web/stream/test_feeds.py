@@ -274,6 +274,18 @@ async def test_the_last_few_feeds_are_remembered_and_the_rest_forgotten(clock: M
         assert feeds.get("run 0", Counting) is not made[0]
 
 
+async def test_a_feed_is_made_also_while_all_others_have_listeners(clock: ManualClock) -> None:
+    async with asyncio.TaskGroup() as group:
+        feeds = Feeds(clock=clock, group=group)
+        listeners = [feeds.get(f"run {n}", Counting).subscribe() for n in range(20)]
+
+        one_more = feeds.get("run 20", Counting)
+
+        assert feeds.get("run 20", Counting) is one_more
+        assert len(listeners) == 20
+        feeds.close()
+
+
 async def test_feeds_of_a_server_that_leaves_are_over(clock: ManualClock) -> None:
     async with asyncio.TaskGroup() as group:
         feeds = Feeds(clock=clock, group=group)

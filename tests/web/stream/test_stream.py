@@ -3,19 +3,26 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from httpx import ASGITransport, AsyncClient
 
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.run import RunStatus
+from drumbeat.core.run import RunId, RunStatus
 from drumbeat.store.memory import MemoryStore
 from drumbeat.web.app import make_app
 from drumbeat.web.app_state import AppState
+from drumbeat.web.feeds_run import run_feed
+from drumbeat.web.roles import AuthMethod, Caller, Role
 from drumbeat.web.server import open_app_state
+from drumbeat.web.sessions import COOKIE, Sessions
 from drumbeat.web.settings import WebSettings
+from drumbeat.web.stream import events as event_stream
+from web.given import LOCKED
 from web.stream.scene import RUN, Scene
 from web.stream.socket import Socket, connected
 
@@ -177,6 +184,40 @@ async def test_who_hangs_up_is_no_longer_read_for(app: Any, running: Scene, stat
         await socket.heard()
 
     assert [feed.listeners for feed in state.feeds._feeds.values()] == [0]
+
+
+@asynccontextmanager
+async def logged_in(plane: ControlPlane, clock: ManualClock) -> AsyncIterator[tuple[Any, str]]:
+    """An application that requires a token, and the cookie of a session."""
+    async with asyncio.TaskGroup() as group, open_app_state(plane, LOCKED, clock, asyncio.Event()) as made:
+        yield make_app(made, with_pages=False), f"{COOKIE}={Sessions(LOCKED).open(Role.READER, clock.now())}"
+        made.feeds.close()
+        group.create_task(clock.advance(5 * SECOND))
+
+
+async def test_a_stream_ends_when_its_session_is_logged_out(plane: ControlPlane, running: Scene, clock: ManualClock) -> None:
+    async with logged_in(plane, clock) as (app, cookie), connected(app, STREAM, {"cookie": cookie}) as socket:
+        await socket.opened()
+        before = [(await socket.heard()).get("event") for _ in range(2)]
+        async with AsyncClient(transport=ASGITransport(app=app), base_url="http://127.0.0.1:8321") as caller:
+            left = await caller.post("/logout", headers={"cookie": cookie})
+        (after,) = await updates(socket, clock, running, 1)
+
+    assert (before, left.status_code, after) == ([None, "RUN_UPDATE"], 303, {"closed": 1008})
+
+
+async def test_server_sent_events_end_when_their_session_has_ended(running: Scene, state: AppState) -> None:
+    is_here = [True]
+    caller = Caller(role=Role.READER, means=AuthMethod.SESSION, is_here=lambda: is_here[0])
+    lines = aiter(event_stream(run_feed(state.feeds, state.plane, RunId(RUN))[0], None, caller).body_iterator)
+
+    first = [await anext(lines) for _ in range(2)]
+    is_here[0] = False
+    await running.worked(1)
+
+    assert first[0] == b"retry: 2000\n\n"
+    assert "RUN_UPDATE" in str(first[1])
+    assert [line async for line in lines] == []
 
 
 async def test_two_streams_of_a_run_are_one_reader(app: Any, running: Scene, state: AppState) -> None:

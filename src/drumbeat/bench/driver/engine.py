@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 
 BUDGET = 25_000_000  #: how many nanoseconds the driving thread spends in the core at a time
 _ANSWER_WITHIN = 5.0  #: seconds to wait for the driving thread, which answers much sooner unless it has ended
-_BACKOFF = (0.1, 5.0)  #: seconds before a lost connection is opened again: at first, at most; doubles each time
 
 
 class PostgresEngine:
@@ -275,8 +274,8 @@ class PostgresEngine:
             self._slots.changed = True
             if given_up and session is not None:
                 self._slots.opening.add(slot)
-        if state is ConnectionState.DEAD:
-            self._slots.tries[slot] += 1
+            if state is ConnectionState.DEAD:
+                self._slots.note_failure(slot, time.monotonic())
         if session is not None and given_up:
             self._cancels.end(session, lambda: self._free_slot(slot))
         elif session is not None:
@@ -289,11 +288,12 @@ class PostgresEngine:
 
     def _adjust(self, core: Core) -> None:
         """Open missing connections and retire surplus ones, so that as many are open as wanted."""
-        if not self._slots.changed:
+        now = time.monotonic()
+        if not self._slots.is_check_due(now):
             return
         with self._lock:
             self._slots.changed = False
-            missing, surplus = self._slots.missing(), self._slots.surplus()
+            missing, surplus = self._slots.missing(now), self._slots.surplus()
             self._slots.opening.update(missing)
             self._slots.leaving.update(surplus)
         for slot in surplus:
@@ -303,8 +303,8 @@ class PostgresEngine:
                 self._connects.submit(self._connect, slot)
 
     def _connect(self, slot: int) -> None:
-        """Open a connection for a slot; if earlier tries failed, wait first. Runs in the thread pool ``_connects``."""
-        if (tries := self._slots.tries[slot]) and self._stop.wait(min(_BACKOFF[0] * 2 ** (tries - 1), _BACKOFF[1])):
+        """Open a connection for a slot. Runs in the thread pool ``_connects``."""
+        if self._stop.is_set():
             return
         try:
             session = open_session(self._address, self._load, self._settings.connect_limit)
@@ -318,7 +318,7 @@ class PostgresEngine:
     def _note_failed_connect(self, slot: int, exc: Exception) -> None:
         with self._lock:
             self._failed_connects += 1
-            self._slots.tries[slot] += 1
+            self._slots.note_failure(slot, time.monotonic())
             self._slots.opening.discard(slot)
             self._slots.changed = True
         if str(exc) != self._last_connect_error:
@@ -330,8 +330,5 @@ class PostgresEngine:
     def _admit(self, core: Core, slot: int, session: PostgresSession) -> None:
         with self._lock:
             self._new_sessions.remove(session)
-            self._slots.opening.discard(slot)
-            self._slots.tries.pop(slot, None)
-            self._slots.open[slot] = session
-            self._slots.changed = True
+            self._slots.note_opened(slot, session)
         core.add(slot, session.socket)

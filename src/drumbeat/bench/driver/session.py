@@ -19,6 +19,7 @@ from drumbeat.core.errors import InvalidInput, InvalidSettings
 PASSWORD_VARIABLE = "DRUMBEAT_TARGET_PASSWORD"  # noqa: S105  (the variable's name, not a password)
 _TLS_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
 _REFUSED_LOGIN = ("28", "3D")
+_TEMPORARY = ("08", "40", "53", "55", "57")  #: classes of errors that say nothing about a statement: a later try may succeed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,11 @@ class PostgresAddress:
     @property
     def location(self) -> str:
         return f"postgresql://{self.host}:{self.port}/{self.database}"
+
+    @property
+    def session_settings(self) -> Mapping[str, str]:
+        """Settings of every session, also Drumbeat's own: UTC, in which timestamps are sent, and the options of the URL."""
+        return {"TimeZone": "UTC", **self.options}
 
     @property
     def is_local(self) -> bool:
@@ -164,12 +170,16 @@ def _connect(address: PostgresAddress, limit: timedelta) -> socket.socket:
 
 
 def _encrypted(connection: socket.socket, address: PostgresAddress) -> socket.socket:
-    """Switch to TLS if the server supports it. Raises InvalidSettings if sslmode requires TLS but it fails."""
+    """Switch to TLS if the server supports it. Raises InvalidSettings if sslmode requires TLS but the server does not support
+    it or its certificate is not trusted, OSError if the server answers neither yes nor no."""
     connection.sendall(pgwire.SSL_REQUEST)
-    if connection.recv(1) != b"S":
+    answer = connection.recv(1)
+    if answer == b"N":
         if address.tls == "prefer":
             return connection
         raise InvalidSettings(f"{address.location} does not support TLS, but sslmode={address.tls} requires it")
+    if answer != b"S":
+        raise ConnectionResetError(f"{address.location} closed the connection when asked whether it supports TLS")
     try:
         return tls_context(address).wrap_socket(connection, server_hostname=address.host)
     except ssl.SSLCertVerificationError as exc:
@@ -198,7 +208,7 @@ def tls_context(address: PostgresAddress) -> ssl.SSLContext:
 
 
 def _log_in(messages: _MessageSocket, address: PostgresAddress, session: PostgresSession) -> None:
-    messages.send(pgwire.startup(address.user, address.database, {"application_name": "drumbeat", **address.options}))
+    messages.send(pgwire.startup(address.user, address.database, {"application_name": "drumbeat", **address.session_settings}))
     scram = Scram(address.password)
     try:
         for message in messages.until_ready():
@@ -243,6 +253,8 @@ def _prepare_all(messages: _MessageSocket, load: Load) -> None:
                 for _ in messages.until_ready():
                     pass
             except PostgresError as exc:
+                if exc.sqlstate[:2] in _TEMPORARY:
+                    raise
                 raise InvalidInput(f"operation {operation.kind}: {exc} in the SQL: {one_line(statement.sql)}") from exc
 
 

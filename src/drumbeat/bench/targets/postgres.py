@@ -122,6 +122,7 @@ class PostgresTarget:
                 ssl=_tls(address),
                 timeout=_CONNECT_LIMIT.total_seconds(),
                 statement_cache_size=0,
+                server_settings=dict(address.session_settings),
             )
         except (driver.InvalidAuthorizationSpecificationError, driver.InvalidCatalogNameError) as exc:
             raise InvalidSettings(f"{self.location} refused user {address.user!r}: {_login_error(address, exc)}") from exc
@@ -153,7 +154,7 @@ class PostgresTarget:
 
     async def describe(self, table: str) -> TableDescription:
         try:
-            rows = await self._own.fetch(_COLUMNS, table)
+            rows = await self._own.fetch(_COLUMNS, table_name(table))
         except _driver().PostgresError as exc:
             raise InvalidInput(f"{self.location} has no table {table!r}: {exc}") from exc
         if not rows:
@@ -161,15 +162,15 @@ class PostgresTarget:
         columns = tuple(_column(row) for row in rows)
         key = next((row["name"] for row in rows if row["is_key"]), None)
         low, high = await self._bounds(table, key, columns)
-        rows = await self._own.fetchval("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)", table)
+        rows = await self._own.fetchval("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)", table_name(table))
         return TableDescription(name=table, columns=columns, key=key, key_low=low, key_high=high, rows=rows)
 
     async def _bounds(self, table: str, key: str | None, columns: Sequence[Column]) -> tuple[int | None, int | None]:
         numeric = {column.name for column in columns if column.type in (ValueType.INT, ValueType.BIGINT)}
         if key is None or key not in numeric:
             return None, None
-        row = await self._own.fetchrow(f"SELECT MIN({quoted(key)}) AS low, MAX({quoted(key)}) AS high FROM {table_name(table)}")  # noqa: S608
-        return (row["low"], row["high"]) if row else (None, None)
+        [(low, high)] = await self.fetch(f"SELECT MIN({quoted(key)}), MAX({quoted(key)}) FROM {table_name(table)}")  # noqa: S608
+        return low, high
 
     async def define(self, statements: Sequence[str]) -> None:
         for statement in statements:
@@ -188,7 +189,10 @@ class PostgresTarget:
         return len(listed)
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
-        return [tuple(row.values()) for row in await self._own.fetch(sql, *values)]
+        try:
+            return [tuple(row.values()) for row in await self._own.fetch(sql, *values)]
+        except _driver().PostgresError as exc:
+            raise InvalidInput(f"{self.location} refused {sql!r}: {exc}") from exc
 
     async def signals(self) -> ServerSignals | None:
         activity = await self._read_statistics(_ACTIVITY)

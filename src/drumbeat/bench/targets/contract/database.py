@@ -76,6 +76,12 @@ class DatabaseContract(ContractFixtures):
 
         assert (described.key, described.key_low, described.key_high) == ("id", None, None)
 
+    async def test_a_query_that_the_database_refuses_is_said_to_be_invalid(self, target: Target, table: str) -> None:
+        with pytest.raises(InvalidInput, match="no_such_column"):
+            await target.fetch("SELECT no_such_column FROM contract_items")
+
+        assert await fetched(target, "SELECT COUNT(*) FROM contract_items") == [(ROWS,)]
+
     async def test_a_key_of_several_columns_is_not_taken_for_one(self, target: Target) -> None:
         await target.define(
             ["DROP TABLE IF EXISTS contract_pairs", "CREATE TABLE contract_pairs (a INTEGER, b INTEGER, PRIMARY KEY (a, b))"]

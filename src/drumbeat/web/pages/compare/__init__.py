@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from nicegui import ui
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.run import RUN_ENDED, RunId
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import report_errors
 from drumbeat.web.pages.compare.choosing import RunSelector
 from drumbeat.web.pages.compare.overlays import overlays
 from drumbeat.web.pages.compare.verdicts import verdict
-from drumbeat.web.pages.frame import FIRST_RUN, empty_state, heading, page
+from drumbeat.web.pages.frame import FIRST_RUN, empty_state, error_card, heading, page
 from drumbeat.web.pages.runs.listing import FEWEST, MOST
 
 if TYPE_CHECKING:
@@ -40,16 +39,18 @@ def add(app: AppState) -> None:
         column = ui.column().classes("w-full")
         with column:
             ui.spinner(size="lg").props('aria-label="Loading runs"')
-        ui.timer(0, lambda: report_errors(partial(_fill, app, run_ids, column)), once=True)
+        ui.timer(0, partial(_fill, app, run_ids, column), once=True)
 
 
 async def _fill(app: AppState, run_ids: Sequence[str], column: ui.column) -> None:
     """Compare the runs and show the result. Called after the page is built, because reading runs can take a while."""
     try:
         found = await app.plane.bench().compare([RunId(each) for each in run_ids])
-    except InvalidInput:
+    except DrumbeatError as exc:
         column.clear()
-        raise
+        with column:
+            error_card(str(exc))
+        return
     column.clear()
     with column:
         _show(app, found)
