@@ -352,10 +352,12 @@ class TestEnds:
 
         assert account.services == {}
 
-    async def test_a_service_that_does_not_end_is_told(self, account: SpcsAccount, spawner: SpcsSpawner) -> None:
+    async def test_a_service_that_does_not_end_is_told(
+        self, account: SpcsAccount, spawner: SpcsSpawner, clock: LeapingClock
+    ) -> None:
         await spawner.spawn(order())
         await until(spawner, InstanceState.RUNNING)
-        account.node_is_down = True
+        account.node_is_down, clock.is_patient = True, False
 
         with pytest.raises(
             SpawnError, match=r"expected its service to be gone within 120 s, it is still DELETING; look at it: DESC"
@@ -364,7 +366,7 @@ class TestEnds:
 
         assert alive(await spawner.list(P)) == [W], "it may still run"
         [service] = account.services.values()
-        service.status = "RUNNING"
+        service.status, clock.is_patient = "RUNNING", True
 
     async def test_a_drain_is_sent_once(self, account: SpcsAccount, spawner: SpcsSpawner) -> None:
         await spawner.spawn(order(program=programs.STUBBORN))

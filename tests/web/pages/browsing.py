@@ -46,7 +46,11 @@ SCHEMES: Mapping[Literal["light", "dark"], Literal["everything", "colours"]] = {
 _OUR_OWN = ("data:", "blob:", "about:")
 _AXE = (Path(__file__).parent / "faults.js").read_text(encoding="utf-8")
 _FITS = "() => document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth"
-_HERE = "() => { const e = document.activeElement; return (e.getAttribute('aria-label') || e.innerText || '').trim(); }"
+_HERE = """() => {
+    const e = document.activeElement;  // the body, or what scrolls, has the text of all within it, and takes no keys for them
+    const label = (e.getAttribute('aria-label') || e.innerText || '').trim();
+    return e.matches('a, button, input, select, textarea, [role]') ? label : '';
+}"""
 
 
 @asynccontextmanager
