@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,7 +20,7 @@ from drumbeat.composition.plane import open_control_plane
 from drumbeat.settings import Settings
 from drumbeat.web import server
 from drumbeat.web.settings import WebSettings
-from drumbeat.web.slow_requests import ENOUGH, LONGEST_HEAD, http_protocol_with_timeout, most_connections
+from drumbeat.web.slow_requests import ENOUGH, LONGEST_HEAD, http_protocol_with_limits, most_connections
 
 PATIENCE = 60.0
 SOON = timedelta(seconds=1)
@@ -169,8 +169,8 @@ async def nobody(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture
 def connection() -> tuple[Any, Timers, Wire]:
     timers, wire = Timers(), Wire()
-    made = http_protocol_with_timeout(timedelta(seconds=20))(
-        uvicorn.Config(nobody, log_config=None), ServerState(), {}, _loop=timers
+    made = http_protocol_with_limits(timedelta(seconds=20))(
+        uvicorn.Config(nobody, log_config=None), ServerState(), {}, _loop=cast("Any", timers)
     )
     made.connection_made(wire)
     return made, timers, wire

@@ -4,15 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from drumbeat.cli.bench_outcome import form_of, print_folders, print_notes, print_outcome, print_plan, write
-from drumbeat.cli.bench_templates import SetOption, read_document
+from drumbeat.cli.bench_templates import SetOption, is_file, read_document
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
@@ -41,7 +40,6 @@ ExitStatusOption = Annotated[
     typer.Option("--exit-status", help="Use the exit code of bench run: 6 if the run has not ended."),
 ]
 DetachOption = Annotated[bool, typer.Option("--detach", help="Start the run and exit; drumbeat bench orchestrate runs it.")]
-_FILES = (".yml", ".yaml", ".json")
 
 _RUN: Columns = {
     "run": lambda row: row[0].run_id,
@@ -56,13 +54,6 @@ _RUN: Columns = {
     "ops/s": lambda row: f"{row[0].qps:,.0f}",
     "created": lambda row: row[0].created_at,
 }
-
-
-def is_file(source: str) -> bool:
-    try:
-        return source == "-" or source.endswith(_FILES) or Path(source).is_file()
-    except OSError:  # too long for a path, or in a folder that may not be read
-        return False
 
 
 async def read_source(bench: "BenchService", source: str, settings: list[str] | None) -> Any:
@@ -348,8 +339,6 @@ def _listed(run: Run, judgement: "RunJudgement") -> dict[str, Any]:
 
 
 def _utc(moment: datetime | None) -> datetime | None:
-    from datetime import UTC
-
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 
 

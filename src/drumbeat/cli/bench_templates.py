@@ -40,6 +40,15 @@ _TEMPLATE: Columns = {
     "last used": lambda template: template.last_used_at,
     "tags": lambda template: ", ".join(template.tags) or None,
 }
+_EXTENSIONS = (".yml", ".yaml", ".json")
+
+
+def is_file(source: str) -> bool:
+    """Whether a command's TEMPLATE|FILE argument means a file or standard input, not a saved template."""
+    try:
+        return source == "-" or source.endswith(_EXTENSIONS) or Path(source).is_file()
+    except OSError:  # too long for a path, or in a folder that may not be read
+        return False
 
 
 def read_document(file: str) -> str:

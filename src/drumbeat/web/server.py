@@ -18,7 +18,7 @@ from drumbeat.core.errors import InvalidSettings, MissingExtra
 from drumbeat.web.app import make_app
 from drumbeat.web.app_state import AppState
 from drumbeat.web.settings import WebSettings
-from drumbeat.web.slow_requests import http_protocol_with_timeout, most_connections
+from drumbeat.web.slow_requests import http_protocol_with_limits, most_connections
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import BenchService
@@ -100,7 +100,7 @@ async def _stop_server(stop: asyncio.Event, server: uvicorn.Server, state: AppSt
 def _config(state: AppState, *, with_pages: bool) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(state, with_pages=with_pages),
-        http=http_protocol_with_timeout(state.settings.arrives_within, most_connections()),
+        http=http_protocol_with_limits(state.settings.arrives_within, most_connections()),
         log_config=None,
         access_log=False,
         server_header=False,

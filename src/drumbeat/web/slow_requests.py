@@ -11,79 +11,83 @@ LONGEST_HEAD = 64 * 1024  #: a connection is closed when more bytes than this ha
 _RESERVED = 0.2  #: share of the process's file descriptors reserved for the store and other files
 
 
-def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> Any:
-    """Return a uvicorn HTTP protocol class that limits the time for a request to arrive and the number of connections.
+class LimitedHttpProtocol(HttpToolsProtocol):
+    """A uvicorn HTTP protocol that limits the time for a request to arrive, the length of its head, and the connections.
 
-    The timer starts with the connection and with each further request on it. It is off while a request is answered. The length
-    of a request's head is limited too, and that of the lines between and after the parts of a body sent in chunks.
+    The timer starts with the connection and with each further request on it. It is off while a request is answered. Of a body
+    sent in chunks, the lines between and after its parts are limited like a head.
     """
 
-    class Arrival(HttpToolsProtocol):
-        _timer: TimerHandle | None = None
-        _received = 0
-        _head = 0  #: bytes received since the last end of a head, part of a body, or end of a request
+    within: timedelta  #: time limit for a request to arrive
+    most: int | None = None  #: further connections are refused; None: no limit
+    _timer: TimerHandle | None = None
+    _received = 0
+    _head = 0  #: bytes received since the last end of a head, part of a body, or end of a request
 
-        def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-            if limit is not None and len(self.connections) >= limit:
-                transport.abort()
-            super().connection_made(transport)
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        if self.most is not None and len(self.connections) >= self.most:
+            transport.abort()
+        super().connection_made(transport)
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > LONGEST_HEAD:
+            self.transport.abort()
+        if self._is_answering():
+            self._disarm()
+        elif self._timer is None or self._received >= ENOUGH:
             self._arm()
 
-        def data_received(self, data: bytes) -> None:
-            self._received += len(data)
-            self._head += len(data)
-            super().data_received(data)
-            if self._head > LONGEST_HEAD:
-                self.transport.abort()
-            if self._is_answering():
-                self._disarm()
-            elif self._timer is None or self._received >= ENOUGH:
-                self._arm()
+    def on_headers_complete(self) -> None:
+        self._head = 0
+        super().on_headers_complete()
 
-        def on_headers_complete(self) -> None:
-            self._head = 0
-            super().on_headers_complete()
+    def on_body(self, body: bytes) -> None:
+        self._head = 0
+        super().on_body(body)
 
-        def on_body(self, body: bytes) -> None:
-            self._head = 0
-            super().on_body(body)
+    def on_message_complete(self) -> None:
+        self._head = 0
+        super().on_message_complete()
 
-        def on_message_complete(self) -> None:
-            self._head = 0
-            super().on_message_complete()
+    def handle_websocket_upgrade(self, *arguments: Any) -> None:
+        self._disarm()
+        super().handle_websocket_upgrade(*arguments)
 
-        def handle_websocket_upgrade(self, *arguments: Any) -> None:
-            self._disarm()
-            super().handle_websocket_upgrade(*arguments)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._disarm()
-            super().connection_lost(exc)
+    def _is_answering(self) -> bool:
+        """Whether the timer must be off: the server is answering, or the connection is closed or became a WebSocket."""
+        if self.transport.is_closing() or self not in self.connections:
+            return True
+        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
-        def _is_answering(self) -> bool:
-            """Whether the timer must be off: the server is answering, or the connection is closed or became a WebSocket."""
-            if self.transport.is_closing() or self not in self.connections:
-                return True
-            return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+    def _arm(self) -> None:
+        self._disarm()
+        self._received = 0
+        self._timer = self.loop.call_later(self.within.total_seconds(), self._close)
 
-        def _arm(self) -> None:
-            self._disarm()
-            self._received = 0
-            self._timer = self.loop.call_later(within.total_seconds(), self._close)
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-        def _disarm(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+    def _close(self) -> None:
+        """Close a connection whose request did not arrive in time; if the server has paused reading, restart the timer."""
+        if self.flow.read_paused:
+            self._arm()
+        else:
+            self.transport.abort()
 
-        def _close(self) -> None:
-            """Close a connection whose request did not arrive in time; if the server has paused reading, restart the timer."""
-            if self.flow.read_paused:
-                self._arm()
-            else:
-                self.transport.abort()
 
-    return Arrival
+def http_protocol_with_limits(within: timedelta, most: int | None = None) -> type[LimitedHttpProtocol]:
+    """Return a protocol class with these limits: uvicorn creates the protocols itself and passes them nothing of ours."""
+    return type("LimitedHttpProtocol", (LimitedHttpProtocol,), {"within": within, "most": most})
 
 
 def most_connections() -> int | None:
