@@ -29,6 +29,7 @@ BREAKS = [
     ("store", "store/open.py", "from drumbeat.settings import Settings"),
     ("spawn", "spawn/local.py", "from drumbeat.store.interface import Store"),
     ("yaml", "yaml_text.py", "from drumbeat.store.interface import Store"),
+    ("yaml", "user_path.py", "from drumbeat.store.interface import Store"),
     ("drivers", "runtime/beat.py", "import asyncpg"),
     ("drivers", "store/sql/rows.py", "import sqlite3"),
     ("pytest", "store/memory/state.py", "import pytest"),

@@ -228,7 +228,7 @@ class TestSettings:
             ({"mode": "c"}, "engine e: expected mode to be 'a' or 'b', got 'c'"),
             (
                 {"key_file": "~nobody.here/k"},
-                "engine e: expected key_file to be a path, got ~nobody.here/k: there is no such user",
+                "engine e: expected key_file to be a path, got ~nobody.here/k: there is no user 'nobody.here'",
             ),
             ({"is_on": 1}, "engine e: expected is_on to be true or false, got 1"),
             ({"labels": {"zone": 1}}, "engine e: expected labels.zone to be a text, got 1"),

@@ -1,5 +1,6 @@
 """Settings: what was given counts most, then the environment, then the file."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,7 +9,15 @@ import pytest
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.retention import FOR_EVER, Retention
 from drumbeat.core.store_url import PASSWORD_VARIABLE
-from drumbeat.settings import RETENTION_VARIABLE, STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, absolute, load_settings
+from drumbeat.settings import (
+    ENGINES_VARIABLE,
+    RETENTION_VARIABLE,
+    STATE_DIR_VARIABLE,
+    STORE_VARIABLE,
+    Settings,
+    absolute,
+    load_settings,
+)
 from drumbeat.store import open_store
 from drumbeat.store.sql.store import SqlStore
 
@@ -142,6 +151,24 @@ def test_a_file_means_the_same_from_everywhere(here: Path, monkeypatch: pytest.M
 
     assert absolute(url) == expected.format(here=here, home="/home/me")
     assert absolute(absolute(url)) == absolute(url)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (
+            {STORE_VARIABLE: "sqlite:///~nobody.here/x.db"},
+            "expected the path of a SQLite file in the store's URL, got ~nobody.here/x.db: there is no user 'nobody.here'",
+        ),
+        (
+            {ENGINES_VARIABLE: "~nobody.here/e.toml"},
+            f"expected the path of an engines file in {ENGINES_VARIABLE}, got ~nobody.here/e.toml: there is no user",
+        ),
+    ],
+)
+def test_the_home_folder_of_an_unknown_user_is_refused(environment: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidSettings, match=re.escape(said)):
+        load_settings(environment)
 
 
 @pytest.mark.parametrize("folder", ["with space", "100%", "why?", "a#b", "grün"])

@@ -12,6 +12,7 @@ from drumbeat.core.plain import short_repr
 from drumbeat.core.pool_settings import NO_POOL_SETTINGS, PoolSettings, read_pool_settings
 from drumbeat.core.retention import Retention, read_retention, write_retention
 from drumbeat.core.store_url import PASSWORD_VARIABLE, has_secret, reads_password
+from drumbeat.user_path import user_path
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
 STATE_DIR_VARIABLE = "DRUMBEAT_STATE_DIR"
@@ -90,13 +91,17 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
 
 
 def absolute(store: str) -> str:
-    """Make the path in a SQLite URL absolute, so that it means the same file in any working directory."""
+    """Make the path in a SQLite URL absolute, so that it means the same file in any working directory.
+
+    Raises InvalidSettings if the path begins with the name of a user who does not exist.
+    """
     if not store.startswith("sqlite:///"):
         return store
     path, mark, options = store.removeprefix("sqlite:///").partition("?")
     if not path:
         return store
-    return f"sqlite:///{quote(str(Path(unquote(path)).expanduser().absolute()))}{mark}{options}"
+    file = user_path(unquote(path), "expected the path of a SQLite file in the store's URL").absolute()
+    return f"sqlite:///{quote(str(file))}{mark}{options}"
 
 
 def store_name(store: str) -> str:
@@ -125,9 +130,10 @@ def public_url(store: str) -> str | None:
 def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
     """Return the engines of the settings file (``given``) and of engines.toml or the file that DRUMBEAT_ENGINES names."""
     named = environment.get(ENGINES_VARIABLE)
-    other = Path(named).expanduser() if named else file.parent / ENGINES_FILE
+    expected = f"expected the path of an engines file in {ENGINES_VARIABLE}"
+    other = user_path(named, expected) if named else file.parent / ENGINES_FILE
     if named and not other.is_file():
-        raise InvalidSettings(f"expected the path of an engines file in {ENGINES_VARIABLE}, got {named}, which does not exist")
+        raise InvalidSettings(f"{expected}, got {named}, which does not exist")
     engines = _checked_engines(given, file)
     for name, table in _checked_engines(_engines_in(other), other).items():
         if name in engines:

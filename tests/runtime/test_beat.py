@@ -32,6 +32,11 @@ class Spawn:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Drain(Spawn):
+    """An action of another type."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Controller:
     """Stages that do as they are told, and note what was asked of them."""
@@ -42,6 +47,7 @@ class Controller:
     fails: dict[str, Exception] = field(default_factory=dict)  #: by stage, or by the worker an action is about
     during_act: Callable[[str], None] = lambda _: None
     act_takes: timedelta = timedelta()
+    hangs: frozenset[str] = frozenset()  #: the workers whose action does not end by itself
     observe_takes: timedelta = timedelta()
     ahead: timedelta = timedelta()  #: of the store's clock, against the controller's own
     gaps: list[timedelta] = field(default_factory=list)
@@ -60,7 +66,7 @@ class Controller:
         return Decision(actions=self.actions, why_not=self.why_not, summary={"workers": view.workers})
 
     async def act(self, action: Spawn, fence: Fence) -> None:
-        await self.world.clock.sleep(self.act_takes)
+        await self.world.clock.sleep(seconds(3600) if action.worker in self.hangs else self.act_takes)
         self.during_act(action.worker)
         self._maybe_fail(action.worker)
         self.done.append((action.worker, fence))
@@ -307,6 +313,32 @@ async def test_what_hangs_is_given_up(world: World) -> None:
         beat = group.create_task(controller.loop().beat())
         report = await during(world, beat, 60)
     assert report.error == "observe: TimeoutError: did not finish within 60 s and was cancelled"
+
+
+async def test_an_action_that_hangs_costs_its_beat_one_timeout(world: World) -> None:
+    actions = [*spawns("w1", "w2", "w3"), Drain("w4", "too many")]
+    controller = Controller(world=world, actions=actions, hangs=frozenset({"w1", "w2"}))
+    async with asyncio.TaskGroup() as group:
+        beat = group.create_task(controller.loop().beat())
+        report = await during(world, beat, 60)
+
+    not_tried = "not tried: an earlier Spawn in this beat did not finish in time"
+    timeout = "TimeoutError: did not finish within 60 s and was cancelled"
+    assert [action.get("error") for action in report.actions] == [timeout, not_tried, not_tried, None]
+    assert [worker for worker, _ in controller.done] == ["w4"]
+
+
+async def test_the_next_beat_tries_again_what_hung(world: World) -> None:
+    controller = Controller(world=world, actions=spawns("w1", "w2"), hangs=frozenset({"w1"}))
+    loop = controller.loop()
+    async with asyncio.TaskGroup() as group:
+        beat = group.create_task(loop.beat())
+        await during(world, beat, 60)
+    controller.hangs = frozenset()
+
+    report = await loop.beat()
+
+    assert [action.get("error") for action in report.actions] == [None, None]
 
 
 async def test_without_a_store_a_beat_says_so(world: World) -> None:

@@ -1,5 +1,6 @@
 """triggers.yml: the seed's own examples are taken as they stand, and whatever is wrong is named."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -162,6 +163,26 @@ def test_a_machine_that_workers_run_is_found_from_the_files_folder(tmp_path: Pat
     assert firing.worker.machines == {"step": str(tmp_path / "sub/step.yml")}
     assert firing.worker.hooks == {"a": f"{tmp_path}/hooks.py:A", "b": "mod:B"}
     assert (firing.machine, Firing.from_json(firing.to_json())) == (BeatKind.CHECKER, firing)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("machine: ~nobody.here/worker.yml", "trigger a: machine: expected the path of a FlatMachines file, got ~nobody.here/"),
+        ("machine: worker.yml, machines: {step: ~nobody.here/s.yml}", "got ~nobody.here/s.yml: there is no user 'nobody.here'"),
+        (
+            "machine: worker.yml, hooks: {a: '~nobody.here/h.py:A'}",
+            "hooks: expected the path of a Python file, got ~nobody.here/",
+        ),
+    ],
+)
+def test_the_home_folder_of_an_unknown_user_is_refused(tmp_path: Path, keys: str, said: str) -> None:
+    file = tmp_path / "triggers.yml"
+    file.write_text(f"triggers: [{{name: a, type: subprocess, {keys}, input: {{pool_id: papers}}}}]")
+    (tmp_path / "worker.yml").touch()
+
+    with pytest.raises(InvalidSettings, match=re.escape(said)):
+        load_triggers(file)
 
 
 def test_everything_that_is_wrong_is_named_at_once() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import short_repr
+from drumbeat.user_path import user_path
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -129,11 +130,7 @@ def _text(value: Any, expected: str) -> str:
 
 
 def _path(value: Any, expected: str) -> Path:
-    text = _text(value, f"{expected} a path:")
-    try:
-        return Path(text).expanduser()
-    except RuntimeError as exc:
-        raise InvalidSettings(f"{expected} a path, got {text}: there is no such user") from exc
+    return user_path(_text(value, f"{expected} a path:"), f"{expected} a path")
 
 
 def _whole(value: Any, expected: str) -> int:

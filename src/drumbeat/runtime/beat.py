@@ -66,6 +66,7 @@ class _Draft(Generic[V, A]):
     decision: Decision[A] | None = None
     actions: list[Mapping[str, Any]] = field(default_factory=list)
     error: str | None = None
+    timed_out: set[str] = field(default_factory=set)  #: the types of the actions that did not finish in time
     fenced: bool = False  #: whether the store has said that another controller leads
 
     def failed(self) -> bool:
@@ -215,7 +216,15 @@ class ControlLoop(Generic[V, A]):
         return jump if jump > _LARGEST_DRIFT else timedelta()
 
     async def _do_all(self, draft: _Draft[V, A], actions: Sequence[A]) -> None:
+        """Carry out the actions in turn. Once an action times out, later actions of its type wait for the next beat.
+
+        Otherwise a provider that hangs would use up the timeout once for each action.
+        """
         for n, action in enumerate(actions):
+            if (name := action_type(action)) in draft.timed_out:
+                why = f"not tried: an earlier {name} in this beat did not finish in time"
+                draft.actions.append(encode_action(action, error=why))
+                continue
             if not await self._still_leads(draft.lease):
                 draft.leave_undone(actions[n:], "the lease is no longer trusted")
                 return
@@ -248,6 +257,8 @@ class ControlLoop(Generic[V, A]):
         except Exception as exc:
             error = describe(exc)
             cause = exc.cause.value if isinstance(exc, SpawnError) else None
+            if isinstance(exc, TimeoutError):
+                draft.timed_out.add(action_type(action))
             log.error("pool %s: %s failed: %s", self._pool_id, what, error, exc_info=not isinstance(exc, DrumbeatError))
         draft.actions.append(encode_action(action, error=error, cause=cause))
         return not draft.fenced

@@ -13,6 +13,7 @@ from drumbeat.core.cron import parse_schedule, zone
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.plain import short_repr
 from drumbeat.triggers.model import WORK_ADDED, BeatKind, Trigger, TriggerType, WorkerMachine
+from drumbeat.user_path import user_path
 from drumbeat.yaml_text import read_yaml
 
 _SPELLINGS = {
@@ -188,10 +189,11 @@ def _located(trigger: Trigger, folder: Path) -> Trigger:
     worker = trigger.worker
     if worker is None:
         return trigger
+    expected = f"trigger {trigger.name}: machine: expected the path of a FlatMachines file"
     found = replace(
         worker,
-        file=str(folder / Path(worker.file).expanduser()),
-        machines={name: str(folder / Path(each).expanduser()) for name, each in worker.machines.items()},
+        file=str(folder / user_path(worker.file, expected)),
+        machines={name: str(folder / user_path(each, expected)) for name, each in worker.machines.items()},
         hooks={name: _hook(each, folder) for name, each in worker.hooks.items()},
     )
     for name in (found.file, *found.machines.values()):
@@ -202,7 +204,9 @@ def _located(trigger: Trigger, folder: Path) -> Trigger:
 
 def _hook(target: str, folder: Path) -> str:
     module, mark, factory = target.rpartition(":")
-    return f"{folder / Path(module).expanduser()}{mark}{factory}" if module.endswith(".py") else target
+    if not module.endswith(".py"):
+        return target
+    return f"{folder / user_path(module, 'hooks: expected the path of a Python file')}{mark}{factory}"
 
 
 def _worker(entry: Entry) -> WorkerMachine | None:

@@ -198,6 +198,7 @@ class TestAddress:
             (WHERE + "&host=example.com&protocol=http", "without encryption"),
             (WHERE + "&port=99999", "expected a port"),
             ("snowflake://ANNA:4711#x@acme/SALES", "no valid account"),
+            (WHERE + "&private_key_file=~nobody.here/k.p8", "got ~nobody.here/k.p8: there is no user"),
         ],
     )
     def test_a_url_that_cannot_be_used_is_refused_with_the_reason(

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from drumbeat.bench.driver.session import PASSWORD_VARIABLE
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.user_path import user_path
 
 EXPECTED = "snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME"
 AUTHENTICATORS = ("password", "key_pair", "oauth", "token")
@@ -106,7 +107,8 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Snowfla
     key_file = given("PRIVATE_KEY_PATH", options.get("private_key_file"))
     secret = _secret(parts, environment)
     authenticator = _authenticator(options.get("authenticator"), key_file, secret)
-    if authenticator in ("key_pair",) and key_file and not parts.password:
+    uses_key = authenticator == "key_pair"
+    if uses_key and key_file and not parts.password:
         secret = environment.get("SNOWFLAKE_PRIVATE_KEY_PASSPHRASE", "")
     return SnowflakeAddress(
         account=_account(given("ACCOUNT", unquote(parts.netloc.rpartition("@")[2]))),
@@ -118,7 +120,7 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Snowfla
         role=given("ROLE", options.get("role")),
         authenticator=authenticator,
         secret=secret,
-        private_key_file=Path(key_file).expanduser() if key_file and authenticator == "key_pair" else None,
+        private_key_file=user_path(key_file, "expected the path of a private key") if key_file and uses_key else None,
         tables=_one_of("tables", options.get("tables", "standard").lower(), TABLE_KINDS),
         place=_place(options),
     )
