@@ -1,5 +1,6 @@
-"""What a long history costs: check, status, explain, claim and push in a pool with millions of finished jobs and thousands of
-ended workers, compared with an empty pool; and how long pushes wait while a million rows are pruned.
+"""What a long history costs: check, status, explain, claim, push and the start of a worker, in a pool with millions of finished
+jobs and thousands of ended workers with their events, compared with an empty pool; and how long pushes wait while a million
+rows are pruned.
 
 python benchmarks/pool_history.py [--quick] [--stores sqlite postgresql redis] [--jobs 2000000] [--workers 50000]
 
@@ -30,12 +31,12 @@ from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import Prunable, Pruned
-from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.core.worker import Holder, WorkerId, WorkerStatus
 from drumbeat.pool.beats import BeatContext, beat_once, pool_loop
 from drumbeat.pool.service import Pool
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import ClaimRequest, Upkeep
+from drumbeat.store.interface import ClaimRequest, Heartbeat, JoinRequest, Upkeep
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.store import RedisStore
 from drumbeat.store.sql import postgres
@@ -102,8 +103,23 @@ class Scene:
     async def put_back(self) -> None:
         await self.store.queue.settle(ME, [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE) for job in self._held])
 
+    async def start(self) -> None:
+        """A worker joins, reads the instructions for it, and leaves."""
+        name = WorkerId(f"late-{time.time_ns()}")
+        who = JoinRequest(pool_id=POOL, worker_id=name, slot=0, instance="i", host="h", pid=1)
+        await self.store.membership.join(who)
+        await self.store.membership.beat(Heartbeat(pool_id=POOL, worker_id=name, instance="i", read_to=0))
+        await self.store.membership.move(POOL, name, "i", WorkerStatus.TERMINATED, "done")
+
     def operations(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        return {"push": self.push, "check": self.check, "status": self.status, "explain": self.explain, "claim": self.claim}
+        return {
+            "push": self.push,
+            "check": self.check,
+            "status": self.status,
+            "explain": self.explain,
+            "claim": self.claim,
+            "start": self.start,
+        }
 
 
 async def measured(empty: Scene, full: Scene, rounds: int) -> dict[str, tuple[float, float]]:

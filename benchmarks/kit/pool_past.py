@@ -1,4 +1,4 @@
-"""Fills a pool with a long history by bulk statements: finished jobs, half of them old, and ended workers."""
+"""Fills a pool with a long history by bulk statements: finished jobs, half of them old, ended workers and their events."""
 
 import asyncio
 import sqlite3
@@ -17,6 +17,7 @@ from drumbeat.store.sql.sqlite import DIALECT
 
 POOL = PoolId("papers")
 _DAY_US = 86_400_000_000
+_EVENTS = 4  #: of each ended worker: three changes of its status, and the STOP that ended it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,14 @@ def history(sizes: Sizes, numbers: str, now: str) -> Iterator[str]:
         f"INSERT INTO workers ({_WORKER}) SELECT '{POOL}', '{POOL}-worker-' || n, n, 'terminated', '[]', {worker_ended}, "
         f"{worker_ended}, {worker_ended}, {worker_ended}, 5, 5, '{{}}' FROM {numbers} WHERE n <= {sizes.workers}"
     )
-    yield f"UPDATE pools SET last_worker = {sizes.workers}"
+    yield f"UPDATE pools SET last_worker = {sizes.workers}, next_event = next_event + {_EVENTS * sizes.workers}"
+    for n in range(_EVENTS):
+        kind = "'STOP', 'WORKER'" if n == 0 else "'WORKER_MOVED', 'RUN'"
+        yield (
+            f"INSERT INTO events (pool_id, sequence_id, type, scope, worker_id, payload, created_at) "
+            f"SELECT '{POOL}', next_event - {_EVENTS} * n + {n}, {kind}, '{POOL}-worker-' || n, '{{\"reason\": \"idle\"}}', "
+            f"{worker_ended} FROM {numbers}, pools WHERE n <= {sizes.workers}"
+        )
 
 
 def fill_sqlite(path: Path, sizes: Sizes) -> None:
@@ -75,6 +83,7 @@ async def fill_postgres(url: str, sizes: Sizes) -> None:
     await connection.execute(f"ALTER TABLE jobs ALTER COLUMN seq RESTART WITH {sizes.jobs + top + 1}")
     await connection.execute("VACUUM ANALYZE jobs")
     await connection.execute("VACUUM ANALYZE workers")
+    await connection.execute("VACUUM ANALYZE events")
     await connection.close()
 
 
@@ -103,6 +112,15 @@ for n = first, last do
   redis.call('ZADD', home .. 'workers', n, name)
   redis.call('ZADD', home .. 'ended', at, name)
   redis.call('ZADD', home .. 'reaped', at, name)
+  for event = 1, 4 do
+    local number = string.format('%.0f', redis.call('HINCRBY', home .. 'pool', 'last_event', 1))
+    local kind, scope = 'WORKER_MOVED', 'RUN'
+    if event == 4 then
+      kind, scope = 'STOP', 'WORKER'
+      redis.call('ZADD', home .. 'instructions', 0, 'WORKER\\0' .. name .. '\\0' .. string.format('%016d', number))
+    end
+    redis.call('XADD', home .. 'events', number .. '-0', 'type', kind, 'scope', scope, 'payload', '{}', 'at', at, 'worker_id', name)
+  end
 end
 redis.call('HSET', home .. 'pool', 'last_numbered', last, 'last_worker', last)
 """

@@ -177,22 +177,34 @@ def test_an_order_that_makes_no_sense_is_refused(kind: EventType, payload: Mappi
 
 
 @pytest.mark.parametrize(
-    ("scope", "said", "born", "obeyed"),
+    ("scope", "born", "in_run", "obeyed"),
     [
-        ("a STOP for all from before our time", NOW, NOW + HOUR, False),
-        ("a STOP for all since", NOW, NOW - HOUR, True),
-        ("a STOP for all in a run", NOW, None, True),
+        ("a STOP for all from before our time", NOW + HOUR, False, False),
+        ("a STOP for all since", NOW - HOUR, False, True),
+        ("a STOP for all in a run", NOW + HOUR, True, True),
+        ("a STOP for all, and we do not know our row", None, False, True),
     ],
 )
-def test_in_a_pool_that_lasts_old_stops_are_for_others(scope: str, said: datetime, born: datetime | None, obeyed: bool) -> None:
-    wanted = read(say.stop("enough"), me=replace(ME, created_at=born), created_at=said)
+def test_in_a_pool_that_lasts_old_stops_are_for_others(scope: str, born: datetime | None, in_run: bool, obeyed: bool) -> None:
+    wanted = read(say.stop("enough"), me=replace(ME, created_at=born, in_run=in_run))
     assert (wanted.stop is not None) is obeyed
     assert wanted.read_to == 1
 
 
-def test_a_stop_for_us_alone_is_ours_however_old() -> None:
+@pytest.mark.parametrize("in_run", [False, True])
+@pytest.mark.parametrize(("born", "obeyed"), [(NOW, True), (NOW + HOUR, False), (None, True)])
+def test_what_an_earlier_worker_of_our_id_was_told_is_not_for_us(born: datetime | None, in_run: bool, obeyed: bool) -> None:
+    me = replace(ME, created_at=born, in_run=in_run)
+    wanted = read(target(9), say.stop("enough", worker_id=ME.worker_id), me=me)
+    assert (wanted.target, wanted.stop) == ((9, STOPPED) if obeyed else (0, None))
+    assert wanted.read_to == 2
+
+
+def test_what_is_for_all_or_for_our_slot_is_ours_however_old() -> None:
     me = replace(ME, created_at=NOW + HOUR)
-    assert read(say.stop("enough", worker_id=ME.worker_id), me=me).stop == STOPPED
+    assert read(say.start(1), say.set_phase("WARMUP"), me=me).phase == "WARMUP"
+    to_slot = NewEvent(type=EventType.SET_PHASE, scope=Scope.WORKER_GROUP, slot=ME.slot, payload={"phase": "LOAD"})
+    assert read(to_slot, me=me).phase == "LOAD"
 
 
 def test_orders_for_later_wait_for_their_time() -> None:

@@ -24,6 +24,7 @@ from drumbeat.pool.observe import observe
 from drumbeat.pool.service import Pool
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
+from drumbeat.store.contract.given import heartbeat
 from drumbeat.store.interface import ClaimRequest, JoinRequest
 from drumbeat.store.sql import postgres, sqlite
 from drumbeat.store.sql.queries import Query
@@ -105,6 +106,13 @@ async def delete_another_pool(store: Store) -> object:
     return seen
 
 
+async def first_heartbeat(store: Store) -> object:
+    """A worker joins and reads the instructions for it."""
+    name = WorkerId(f"{uuid4()}")
+    await store.membership.join(JoinRequest(pool_id=POOL, worker_id=name, slot=1, instance="i", host="h", pid=2))
+    return await store.membership.beat(heartbeat(await store.workers.get(POOL, name)))
+
+
 async def recent_workers(store: Store) -> object:
     return await store.workers.list(POOL, gone_since=await store.now() - LEASE)
 
@@ -144,6 +152,7 @@ OPERATIONS: Sequence[Operation] = (
     requeue,
     delete_another_pool,
     recent_workers,
+    first_heartbeat,
     release,
 )
 
@@ -164,10 +173,16 @@ async def begin(store: Store) -> None:
 
 JOB = "pool_id, type, payload, status, lease_owner, lease_epoch, created_at, claimed_at, finished_at"
 WORKER = "pool_id, worker_id, slot, status, capabilities, created_at, started_at, ended_at, reaped_at, operations, meta"
+EVENT = "pool_id, sequence_id, type, scope, worker_id, payload, created_at"
 FILL = (
     f"INSERT INTO jobs ({JOB}) SELECT 'p', 'x', '{{}}', 'done', 'w', 1, n, n, n FROM numbers WHERE n <= {FINISHED}",
     f"INSERT INTO workers ({WORKER}) SELECT 'p', 'p-worker-' || n, n, 'terminated', '[]', n, n, n, n, 1, '{{}}' "
     f"FROM numbers WHERE n <= {ENDED}",
+    f"UPDATE pools SET next_event = next_event + {2 * ENDED} WHERE pool_id = 'p'",
+    f"INSERT INTO events ({EVENT}) SELECT 'p', next_event - 2 * n, 'WORKER_MOVED', 'RUN', NULL, '{{}}', created_at "
+    f"FROM numbers, pools WHERE pool_id = 'p' AND n <= {ENDED}",
+    f"INSERT INTO events ({EVENT}) SELECT 'p', next_event - 2 * n + 1, 'STOP', 'WORKER', 'p-worker-' || n, '{{}}', created_at "
+    f"FROM numbers, pools WHERE pool_id = 'p' AND n <= {ENDED}",
     "INSERT INTO job_links (child_seq, parent_seq) SELECT seq + 1, seq FROM jobs WHERE lease_owner = 'w'",
 )
 
@@ -343,7 +358,7 @@ async def test_postgresql_touches_no_more_rows_with_a_long_history(postgres_url:
     await connection.close()
 
     assert {"list_jobs", "count_queue", "any_expired", "list_unreaped_workers", "settle_and_claim"} <= empty.keys()
-    assert {"find_numbers", "list_parent_states", "list_children", "list_needed_parents"} <= empty.keys()
+    assert {"worker_beat", "find_numbers", "list_parent_states", "list_children", "list_needed_parents"} <= empty.keys()
     assert {"delete_pool", "delete_pool_parents", "find_child_elsewhere", "find_unfinished_child"} <= empty.keys()
     assert {name: walks(found) for name, found in empty.items() if walks(found)} == {}
     for plan in (full, analysed, few_parents):

@@ -21,7 +21,7 @@ from drumbeat.core.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from drumbeat.core.event import NewEvent, start
+from drumbeat.core.event import NewEvent, start, stop
 from drumbeat.core.job import AttemptOutcome, JobCounts, JobId, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.core.retention import Prunable
@@ -182,8 +182,8 @@ class TestRedisStore(
 
         gone = await store.upkeep.prune(timedelta(hours=1))
 
-        assert gone == {"samples": 1, "logs": 1, "beats": 1, "workers": 1, "events": 0, "leases": 0}
-        assert await left(store, pool.pool_id) == {"samples": 0, "logs": 0, "beats": 1, "workers": 0, "events": 4}
+        assert gone == {"samples": 1, "logs": 1, "beats": 1, "workers": 1, "events": 4, "leases": 0}
+        assert await left(store, pool.pool_id) == {"samples": 0, "logs": 0, "beats": 1, "workers": 0, "events": 0}
 
     async def test_pruning_leaves_what_is_young(self, store: Store, elapse: Elapse) -> None:
         pool = await store.pools.create(new_pool())
@@ -429,8 +429,14 @@ async def test_an_idle_wait_is_one_statement(url: str) -> None:
 
 async def reads(store: RedisStore) -> int:
     """How often the server was asked for news."""
+    return await calls_of(store, "xread")
+
+
+async def calls_of(store: RedisStore, command: str) -> int:
+    """How often the server ran a command, also in scripts."""
     text = (await store.database.command(b"INFO", b"commandstats")).decode()
-    calls = [line.partition("calls=")[2].partition(",")[0] for line in text.splitlines() if line.startswith("cmdstat_xread")]
+    begins = f"cmdstat_{command}:"
+    calls = [line.partition("calls=")[2].partition(",")[0] for line in text.splitlines() if line.startswith(begins)]
     return int(calls[0]) if calls else 0
 
 
@@ -628,12 +634,62 @@ async def test_a_store_of_the_first_layout_finds_its_ended_workers_and_unfinishe
             pass
     async with open_store(url, check_version=False) as store:
         assert isinstance(store, RedisStore)
-        assert [*await store.upkeep.migrate()] == [2, 3]
+        assert [*await store.upkeep.migrate()] == [2, 3, 4]
         members = await store.database.command(b"ZRANGE", database.key(home + "unfinished"), 0, -1)
         assert len(members) == 2
         assert [row.worker_id for row in await store.workers.list_ended(pool.pool_id, 9)] == [silent, gone]
         assert [row.worker_id for row in await store.workers.list_unreaped(pool.pool_id)] == [silent]
         assert (await store.pools.get(pool.pool_id)).last_worker == 8
+
+
+async def test_a_store_of_the_third_layout_finds_the_instructions_of_new_workers(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        made, other = await store.pools.create(new_pool(PoolKind.JOBS)), await store.pools.create(new_pool(PoolKind.JOBS))
+        await store.events.append(made.pool_id, [start(1), *(stop("idle", worker_id=W2) for _ in range(600)), stop("enough")])
+        await store.events.append(other.pool_id, [start(2)])
+        database = store.database
+        for each in (made, other):
+            await database.command(b"DEL", database.key(f"{{{each.pool_id}}}:instructions"))
+        await database.command(b"SET", database.key("version"), 3)
+
+    async with open_store(url, check_version=False) as store:
+        assert [*await store.upkeep.migrate()] == [4]
+        found = [(await store.membership.beat(heartbeat(await joined(store, each)))).events for each in (made, other)]
+
+    assert [[event.sequence_id for event in events] for events in found] == [[1, 602], [1]]
+
+
+async def test_pruned_instructions_are_listed_no_more(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        made = await store.pools.create(new_pool(PoolKind.JOBS))
+        await store.events.append(made.pool_id, [start(1), stop("idle", worker_id=W1), stop("idle", worker_id=W2)])
+
+        gone = await store.upkeep.prune_some(made.pool_id, Prunable.EVENTS, timedelta(microseconds=-1))
+
+        listed = await store.database.command(b"ZCARD", store.database.key(f"{{{made.pool_id}}}:instructions"))
+        assert (gone.rows, listed) == (2, 1)
+
+
+async def test_the_first_heartbeat_of_a_worker_does_not_read_the_events_of_all_earlier_workers(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        made = await store.pools.create(new_pool(PoolKind.JOBS))
+        await store.events.append(made.pool_id, [start(1)])
+        first = await joined(store, made, W1)
+        before = await calls_of(store, "xrange")
+        await store.membership.beat(heartbeat(first))
+        few = await calls_of(store, "xrange") - before
+        for _ in range(10):
+            await store.events.append(made.pool_id, [stop("idle", worker_id=W2) for _ in range(500)])
+        last = await joined(store, made, WorkerId("last"))
+        before = await calls_of(store, "xrange")
+
+        reply = await store.membership.beat(heartbeat(last))
+
+        assert [event.type for event in reply.events] == ["START"]
+        assert await calls_of(store, "xrange") - before == few > 0
 
 
 async def test_a_store_from_a_newer_version_is_refused(url: str) -> None:

@@ -76,7 +76,7 @@ def prune(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete old samples, logs, beats and ended workers, and events of finished runs."""
+    """Delete old samples, logs, beats and ended workers, and old events of finished runs or about single workers."""
     age = parse_age(older_than, "--older-than")
     with progress("deleted") as update:
         counts = with_control_plane(store, lambda plane: plane.store.upkeep.prune(age, update))

@@ -24,7 +24,7 @@ class Prunable(StrEnum):
     SAMPLES = "samples"
     BEATS = "beats"  #: except the last beat, and the last beat that observed its pool
     LOGS = "logs"
-    EVENTS = "events"  #: events of runs that have ended
+    EVENTS = "events"  #: events of ended runs; in other pools, those about single workers
 
 
 JOBS = (Prunable.DONE, Prunable.CANCELLED, Prunable.POISONED)
@@ -45,7 +45,7 @@ class Retention:
 
     jobs: timedelta | None = timedelta(days=7)  #: done and cancelled jobs; parents of a poisoned job stay as long as it does
     poisoned: timedelta | None = timedelta(days=30)  #: poisoned jobs; longer, so that they can be examined or requeued
-    workers: timedelta | None = timedelta(days=7)
+    workers: timedelta | None = timedelta(days=7)  #: ended workers, and the events about single workers
     samples: timedelta | None = timedelta(days=7)
     beats: timedelta | None = timedelta(days=7)
     logs: timedelta | None = timedelta(days=7)
@@ -57,6 +57,7 @@ class Retention:
             Prunable.CANCELLED: self.jobs,
             Prunable.POISONED: self.poisoned,
             Prunable.WORKERS: self.workers,
+            Prunable.EVENTS: self.workers,
             Prunable.SAMPLES: self.samples,
             Prunable.BEATS: self.beats,
             Prunable.LOGS: self.logs,

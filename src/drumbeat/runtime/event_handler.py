@@ -125,8 +125,8 @@ class EventHandler:
 
     def handle_reply(self, reply: HeartbeatReply) -> None:
         self._reply, self._reply_at = reply, self._clock.elapsed()
-        created_at = self._created_at if reply.run_status is None else None
-        me = WorkerAddress(worker_id=self._identity.worker_id, slot=self._identity.slot, created_at=created_at)
+        who, in_run = self._identity, reply.run_status is not None
+        me = WorkerAddress(worker_id=who.worker_id, slot=who.slot, created_at=self._created_at, in_run=in_run)
         for event in reply.events:
             self._obey(event, me, reply.now)
         self._instructions = instructions.mark_read_to(self._instructions, reply.read_to)

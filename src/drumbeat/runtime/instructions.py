@@ -22,7 +22,8 @@ class WorkerAddress:
 
     worker_id: WorkerId
     slot: int
-    created_at: datetime | None = None  #: a STOP for all workers from before this time is ignored; None: no STOP is
+    created_at: datetime | None = None  #: when its row was created; earlier events are for an earlier worker of the same id
+    in_run: bool = False  #: whether it obeys a STOP for all workers even if that is older than its row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +136,14 @@ def controller_gone(reply: HeartbeatReply, in_contact: timedelta, thresholds: Th
 
 
 def _concerns(event: Event, me: WorkerAddress) -> bool:
-    if event.type == EventType.STOP and event.scope is Scope.RUN and me.created_at is not None:
-        return event.created_at >= me.created_at
-    return event.is_for(me.worker_id, me.slot)
+    return event.is_for(me.worker_id, me.slot) and not _is_outdated(event, me)
+
+
+def _is_outdated(event: Event, me: WorkerAddress) -> bool:
+    """Whether the event was for workers before this one. The id of a worker whose row was deleted can be used again."""
+    if me.created_at is None or event.created_at >= me.created_at:
+        return False
+    return event.scope is Scope.WORKER or (event.type == EventType.STOP and event.scope is Scope.RUN and not me.in_run)
 
 
 def _apply(instructions: WorkerInstructions, event: Event) -> WorkerInstructions:

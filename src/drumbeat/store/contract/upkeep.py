@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.beat import NewBeat
-from drumbeat.core.event import start
+from drumbeat.core.event import FACTS, EventType, NewEvent, Scope, start, stop
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.run import Result, RunStatus
@@ -279,6 +279,31 @@ class UpkeepContract(Given):
 
         assert await event_types(store, pool.pool_id) == [(1, "START")]
         assert await event_types(store, PoolId(run.run_id)) == [(1, "START")]
+
+    async def test_pruning_keeps_what_later_workers_of_a_pool_must_obey(
+        self, store: Store, pool: PoolRow, elapse: Elapse
+    ) -> None:
+        to_several = [start(1), NewEvent(type=EventType.SET_PHASE, scope=Scope.WORKER_GROUP, slot=0, payload={"phase": "LOAD"})]
+        to_one = [stop("idle", worker_id=W1), *(NewEvent(type=fact) for fact in sorted(FACTS))]
+        await store.events.append(pool.pool_id, [*to_several, *to_one])
+        await elapse(DAY)
+        await store.events.append(pool.pool_id, [stop("idle", worker_id=W2)])
+
+        gone = await store.upkeep.prune(MINUTE)
+
+        late = await joined(store, pool, W1)
+        assert gone["events"] == len(to_one)
+        assert (await event_types(store, pool.pool_id))[:3] == [(1, "START"), (2, "SET_PHASE"), (8, "STOP")]
+        assert [event.type for event in (await store.membership.beat(heartbeat(late))).events] == ["START", "SET_PHASE"]
+
+    async def test_pruning_finds_events_behind_many_that_it_keeps(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
+        await store.events.append(pool.pool_id, [start(n) for n in range(600)])
+        await store.events.append(pool.pool_id, [stop("idle", worker_id=W1) for _ in range(600)])
+        await elapse(DAY)
+
+        await store.upkeep.prune(MINUTE)
+
+        assert (await store.events.read(pool.pool_id, 0, 9999))[-1].sequence_id == 600
 
     async def test_pruned_events_numbers_are_not_used_again(self, store: Store, elapse: Elapse) -> None:
         run = await new_run(store)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.billing import billed_since
+from drumbeat.core.event import FACTS, Event, Scope
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import JOBS, RECORDS, Prunable, Pruned
@@ -100,8 +101,13 @@ def _prune(rows: PoolRows, what: Prunable, before: datetime, billed: datetime) -
             for worker in [rows.workers[name] for name in rows.ended]:
                 if not _is_retained(rows, worker, before, billed):
                     rows.drop_worker(worker.worker_id)
-        case Prunable.EVENTS if rows.run and rows.run.status in RUN_ENDED:
-            rows.events = [event for event in rows.events if event.created_at >= before]
+        case Prunable.EVENTS if rows.run is None or rows.run.status in RUN_ENDED:
+            rows.events = [event for event in rows.events if event.created_at >= before or not _is_spent(rows, event)]
+
+
+def _is_spent(rows: PoolRows, event: Event) -> bool:
+    """Whether no later worker needs the event: its run has ended, or it is a record, or an instruction for one worker."""
+    return rows.run is not None or event.type in FACTS or event.scope is Scope.WORKER
 
 
 def _prune_jobs(state: MemoryState, rows: PoolRows, status: JobStatus, before: datetime) -> int:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from drumbeat.core.errors import IllegalMove
-from drumbeat.core.event import FACTS
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
 from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, JoinRequest, WorkerChange
@@ -11,8 +10,6 @@ from drumbeat.store.redis.database import Argument, RedisDatabase
 from drumbeat.store.redis.record import KEPT
 from drumbeat.store.redis.rows import dump, event_of, instant, moment, sample_words, worker_of
 from drumbeat.store.redis.workers import change_words
-
-_FACTS = f",{','.join(sorted(FACTS))},"
 
 
 class RedisMembership:
@@ -36,7 +33,7 @@ class RedisMembership:
 
     async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         who = (heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance)
-        words = (heartbeat.read_to, BATCH, _FACTS, KEPT, *_report_words(heartbeat), *sample_words(heartbeat.sample))
+        words = (heartbeat.read_to, BATCH, KEPT, *_report_words(heartbeat), *sample_words(heartbeat.sample))
         return _reply(heartbeat.pool_id, *await self._database.run("member_beat", *who, *words))
 
     async def move(

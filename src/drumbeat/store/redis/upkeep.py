@@ -14,7 +14,7 @@ from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
-LATEST = 3  #: the newest version of the keys' layout, which this code uses
+LATEST = 4  #: the newest version of the keys' layout, which this code uses
 _PAGE = 500  #: rows per script call, so that other clients are served in between
 _COUNTED = ("workers", "events", "beats", "samples", "logs", "jobs")
 _PRUNED_AT_ONCE = 100
@@ -45,8 +45,7 @@ class RedisUpkeep:
         )
 
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
-        """Delete old samples, log lines, beats, ended workers and leases. Events stay: stores delete only events of ended runs,
-        and Redis has no runs."""
+        """Delete old samples, log lines, beats, ended workers, events about single workers, and leases."""
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
         deleted = await prune_all(self, pools, RECORDS, older_than, told)
         leases = await self._database.run("lease_prune", to_us(older_than))
@@ -56,8 +55,6 @@ class RedisUpkeep:
         return False
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
-        if what is Prunable.EVENTS:
-            return Pruned(rows=0, more=False)
         if what in JOBS:
             return await self._prune_jobs(pool_id, what, older_than)
         billed = at_us(billed_since(instant(await self._database.run("now"))))
@@ -87,6 +84,8 @@ async def migrate(database: RedisDatabase) -> list[int]:
     refuse_newer(database.location, version)
     if version == 1:
         await _add_sets(database)
+    if 0 < version < 4:
+        await _add_instructions(database)
     applied: list[int] = await database.run("version_raise", LATEST)
     return applied
 
@@ -98,6 +97,14 @@ async def _add_sets(database: RedisDatabase) -> None:
         offset = 0
         while count := await database.run("upgrade_workers", pool, offset, _PAGE):
             offset += count
+
+
+async def _add_instructions(database: RedisDatabase) -> None:
+    """Add the sorted sets that version 4 introduced: instructions by the workers that they are for."""
+    for pool in await database.run("pool_names"):
+        after = b"-"
+        while last := await database.run("upgrade_events", pool, after, _PAGE):
+            after = b"(" + last
 
 
 def refuse_newer(location: str, version: int) -> None:

@@ -32,7 +32,7 @@ for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
 end
 for _, group in ipairs(call('ZRANGE', key(pool, 'rates'), 0, -1)) do call('UNLINK', key(pool, 'rate:' .. group)) end
 for _, name in ipairs({
-  'pool', 'workers', 'live', 'ended', 'unreaped', 'reaped', 'events', 'beats', 'logs', 'samples', 'sample_bodies',
+  'pool', 'workers', 'live', 'ended', 'unreaped', 'reaped', 'events', 'instructions', 'beats', 'logs', 'samples', 'sample_bodies',
   'jobs', 'unfinished', 'waiting', 'ready', 'lanes', 'delayed', 'leases', 'done', 'poisoned', 'cancelled', 'unique', 'running', 'rates', 'news',
 }) do
   call('UNLINK', key(pool, name))

@@ -1,5 +1,5 @@
 -- needs: tell, moves, beats
--- Delete one page of a pool's old samples, log lines, beats or ended workers. The caller repeats this until none is left. The
+-- Delete one page of a pool's old samples, log lines, beats, events or ended workers. The caller repeats this until none is left. The
 -- newest beat and the newest beat with a view stay. Of a fleet, workers that may still cost money or count for the current
 -- month stay.
 local pool, what, before, billed, page = ARGV[1], ARGV[2], now() - ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -29,6 +29,25 @@ function prune.beats()
   local kept, beats = {}, key(pool, 'beats')
   for _, entry in pairs({newest_of(beats), last_that_saw(beats, newest_of(beats))}) do kept[entry[1]] = true end
   return drop_entries(beats, kept)
+end
+
+-- Instructions for several workers stay: workers that join later must read them too.
+function prune.events()
+  local from, old, addressed, is_young = '-', {}, {}, false
+  repeat
+    local entries = call('XRANGE', key(pool, 'events'), from, '+', 'COUNT', page)
+    for _, entry in ipairs(entries) do
+      local event = named(entry[2])
+      if tonumber(event.at) >= before then is_young = true break end
+      if FACTS[event.type] or event.scope == 'WORKER' then old[#old + 1] = entry[1] end
+      if event.scope == 'WORKER' then
+        addressed[#addressed + 1] = instruction(addressee('WORKER', event.worker_id), tonumber(string.match(entry[1], '^%d+')))
+      end
+      from = '(' .. entry[1]
+    end
+  until #entries < page or #old > 0 or is_young
+  if #addressed > 0 then call('ZREM', key(pool, 'instructions'), unpack(addressed)) end
+  return #old > 0 and call('XDEL', key(pool, 'events'), unpack(old)) or 0
 end
 
 -- A worker is reaped after it has ended, so the reaped set holds only ended workers.

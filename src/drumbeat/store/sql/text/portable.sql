@@ -524,11 +524,14 @@ DELETE FROM drumbeat.beats WHERE pool_id = :pool_id AND at < @now - CAST(:age AS
 RETURNING 1;
 
 -- name: prune_events
--- Deletes the old ones among the first events, if their run has ended.
-DELETE FROM drumbeat.events WHERE pool_id = :pool_id AND created_at < @now - CAST(:age AS BIGINT) AND sequence_id <= (
-    SELECT MAX(first.sequence_id) FROM (SELECT e.sequence_id FROM drumbeat.events e WHERE e.pool_id = :pool_id
-                                         ORDER BY e.sequence_id LIMIT CAST(:limit AS INTEGER)) first)
-   AND EXISTS (SELECT 1 FROM drumbeat.runs r WHERE r.run_id = :pool_id AND r.status IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+-- Deletes the old ones among the first events: of an ended run all; of a pool without a run all but instructions for several
+-- workers, which later workers must read too; of a run that has not ended none.
+DELETE FROM drumbeat.events WHERE pool_id = :pool_id AND created_at < @now - CAST(:age AS BIGINT) AND sequence_id IN (
+    SELECT e.sequence_id FROM drumbeat.events e WHERE e.pool_id = :pool_id
+       AND NOT EXISTS (SELECT 1 FROM drumbeat.runs r WHERE r.run_id = :pool_id AND r.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+       AND (e.scope = 'WORKER' OR e.type IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
+            OR EXISTS (SELECT 1 FROM drumbeat.runs r WHERE r.run_id = :pool_id))
+     ORDER BY e.sequence_id LIMIT CAST(:limit AS INTEGER))
 RETURNING 1;
 
 -- name: prune_leases

@@ -58,11 +58,21 @@ SELECT alive.heartbeat_at AS now, alive.status, alive.target, alive.target_seq, 
        (SELECT jsonb_agg(jsonb_build_object('sequence_id', e.sequence_id, 'type', e.type, 'scope', e.scope,
                                             'worker_id', e.worker_id, 'slot', e.slot, 'payload', e.payload,
                                             'created_at', e.created_at) ORDER BY e.sequence_id)
-          FROM (SELECT * FROM drumbeat.events WHERE pool_id = :pool_id AND sequence_id > CAST(:read_to AS bigint)
-                   AND (scope = 'RUN' OR (scope = 'WORKER' AND worker_id = :worker_id)
-                        OR (scope = 'WORKER_GROUP' AND slot = alive.slot))
-                   AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
-                 ORDER BY sequence_id LIMIT 101) e) END AS events
+          FROM ((SELECT * FROM drumbeat.events
+                  WHERE pool_id = :pool_id AND sequence_id > CAST(:read_to AS bigint) AND scope = 'RUN'
+                    AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
+                  ORDER BY sequence_id LIMIT 101)
+                UNION ALL
+                (SELECT * FROM drumbeat.events
+                  WHERE pool_id = :pool_id AND sequence_id > CAST(:read_to AS bigint) AND scope = 'WORKER' AND worker_id = :worker_id
+                    AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
+                  ORDER BY sequence_id LIMIT 101)
+                UNION ALL
+                (SELECT * FROM drumbeat.events
+                  WHERE pool_id = :pool_id AND sequence_id > CAST(:read_to AS bigint) AND scope = 'WORKER_GROUP' AND slot = alive.slot
+                    AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
+                  ORDER BY sequence_id LIMIT 101)
+                ORDER BY sequence_id LIMIT 101) e) END AS events
   FROM alive JOIN drumbeat.pools p ON p.pool_id = alive.pool_id
   LEFT JOIN drumbeat.runs r ON r.run_id = alive.pool_id LEFT JOIN drumbeat.leases l ON l.name = alive.pool_id;
 

@@ -339,10 +339,12 @@ DELETE FROM beats WHERE pool_id = :pool_id AND at < @now - CAST(:age AS BIGINT)
    AND (view IS NULL OR n < (SELECT MAX(s.n) FROM beats s WHERE s.pool_id = :pool_id AND s.view IS NOT NULL));
 
 -- name: prune_events
-DELETE FROM events WHERE pool_id = :pool_id AND created_at < @now - CAST(:age AS BIGINT) AND sequence_id <= (
-    SELECT MAX(o.sequence_id) FROM (SELECT e.sequence_id FROM events e WHERE e.pool_id = :pool_id
-                                     ORDER BY e.sequence_id LIMIT :limit) o)
-   AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = :pool_id AND r.status IN ('COMPLETED', 'FAILED', 'CANCELLED'));
+DELETE FROM events WHERE pool_id = :pool_id AND created_at < @now - CAST(:age AS BIGINT) AND sequence_id IN (
+    SELECT o.sequence_id FROM (SELECT e.sequence_id FROM events e WHERE e.pool_id = :pool_id
+       AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = :pool_id AND r.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+       AND (e.scope = 'WORKER' OR e.type IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
+            OR EXISTS (SELECT 1 FROM runs s WHERE s.run_id = :pool_id))
+     ORDER BY e.sequence_id LIMIT :limit) o);
 
 -- name: prune_leases
 DELETE FROM leases WHERE expires_at < @now - CAST(:age AS BIGINT) AND name LIKE '%/%'

@@ -42,10 +42,21 @@ SELECT w.heartbeat_at AS now, w.status, w.target, w.target_seq, w.drain_deadline
        (SELECT json_group_array(json_object('sequence_id', e.sequence_id, 'type', e.type, 'scope', e.scope,
                                             'worker_id', e.worker_id, 'slot', e.slot, 'payload', json(e.payload),
                                             'created_at', e.created_at))
-          FROM (SELECT * FROM events WHERE pool_id = :pool_id AND sequence_id > :read_to
-                   AND (scope = 'RUN' OR (scope = 'WORKER' AND worker_id = :worker_id) OR (scope = 'WORKER_GROUP' AND slot = w.slot))
-                   AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
-                 ORDER BY sequence_id LIMIT 101) e) END AS events
+          FROM (SELECT * FROM (SELECT * FROM events INDEXED BY events_for_all
+                                WHERE pool_id = :pool_id AND sequence_id > :read_to AND scope = 'RUN'
+                                  AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
+                                ORDER BY sequence_id LIMIT 101)
+                UNION ALL
+                SELECT * FROM (SELECT * FROM events INDEXED BY events_for_worker
+                                WHERE pool_id = :pool_id AND sequence_id > :read_to AND scope = 'WORKER' AND worker_id = :worker_id
+                                  AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
+                                ORDER BY sequence_id LIMIT 101)
+                UNION ALL
+                SELECT * FROM (SELECT * FROM events INDEXED BY events_for_slot
+                                WHERE pool_id = :pool_id AND sequence_id > :read_to AND scope = 'WORKER_GROUP' AND slot = w.slot
+                                  AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
+                                ORDER BY sequence_id LIMIT 101)
+                ORDER BY sequence_id LIMIT 101) e) END AS events
   FROM workers w JOIN pools p ON p.pool_id = w.pool_id
   LEFT JOIN runs r ON r.run_id = w.pool_id LEFT JOIN leases l ON l.name = w.pool_id
  WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id AND w.instance = :instance AND w.ended_at IS NULL;

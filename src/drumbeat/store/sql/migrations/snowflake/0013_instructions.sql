@@ -1,0 +1,1 @@
+-- The other databases get indexes for the events that are instructions; Snowflake has no index of a part of a table.
