@@ -119,7 +119,8 @@ for n = first, last do
       kind, scope = 'STOP', 'WORKER'
       redis.call('ZADD', home .. 'instructions', 0, 'WORKER\\0' .. name .. '\\0' .. string.format('%016d', number))
     end
-    redis.call('XADD', home .. 'events', number .. '-0', 'type', kind, 'scope', scope, 'payload', '{}', 'at', at, 'worker_id', name)
+    redis.call('XADD', home .. 'events', number .. '-0', 'type', kind, 'scope', scope, 'payload', '{}', 'at', at,
+      'worker_id', name)
   end
 end
 redis.call('HSET', home .. 'pool', 'last_numbered', last, 'last_worker', last)

@@ -243,7 +243,7 @@ def test_a_provider_is_tried_again(url: str) -> None:
     invoke("fleet", "create", "p", "--policy", "fixed", "--set", "workers=0", store=url)
     invoke("pool", "create", "jobs", store=url)
 
-    assert "its next beat asks the provider again" in invoke("fleet", "retry", "p", store=url).output
+    assert "its next beat asks the engine again" in invoke("fleet", "retry", "p", store=url).output
     assert json.loads(invoke("fleet", "retry", "p", "--json", store=url).output)["pool_id"] == "p"
     assert "ForgetRefusals: a user asked at" in invoke("fleet", "plan", "p", store=url).output
     with pytest.raises(InvalidInput, match="drumbeat fleet create jobs"):

@@ -120,7 +120,7 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"Max-Workers": 3}, r"has no field Max-Workers; did you mean max_workers\?$"),
         ({"MAX_ACTIVE_GPUS": 3}, r"has no field MAX_ACTIVE_GPUS; did you mean max_workers\?$"),
         ({"idle_timeout_seconds": 3}, r"did you mean idle_timeout\?$"),
-        ({"idle_timeout": "soon"}, "expected idle_timeout as a number of seconds, or such as 90s"),
+        ({"idle_timeout": "soon"}, "expected idle_timeout to be a number of seconds, or a duration such as 90s"),
         ({"idle_timeout": True}, "expected idle_timeout"),
         ({"max_workers": "many"}, "expected numbers"),
         ({"max_workers": 1.5}, "expected numbers"),

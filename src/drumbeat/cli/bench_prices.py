@@ -26,7 +26,7 @@ def prices(
         float | None, typer.Option("--credit", callback=refuse_nan, min=0, help="Price of one Snowflake credit.")
     ] = None,
     currency: Annotated[str | None, typer.Option("--currency", help="Currency of the prices. Default: USD")] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="Reset the prices before setting new ones.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Remove all stored prices first.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetConfigured, FleetStatus
 
 app = typer.Typer(
-    no_args_is_help=True, help="Autoscale the workers of a pool: create, run, explain, simulate, drain, kill, spend."
+    no_args_is_help=True,
+    help="Autoscale the workers of a pool: create, run, explain, simulate, drain and kill workers, show costs.",
 )
 app.add_typer(fleet_beats.app)
 app.add_typer(fleet_workers.app)

@@ -39,7 +39,7 @@ def run(
     provider: ProviderOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Run the autoscaler of a fleet until it is stopped. Several can run: one leads, the others stand by.
+    """Run the autoscaler of a fleet until it is stopped. Several can run at once: one leads, the others wait to take over.
 
     A job pushed to an empty queue causes a beat at once. Each beat prints its summary as a line of JSON; if the output is not
     read, lines are dropped and the next line says how many were ``missed``. Workers keep running when this command ends.

@@ -38,7 +38,7 @@ def explain(
 def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show what a beat would do now, without doing it. Environment variables apply as in fleet beat.
 
-    Exit code 1 when the provider cannot list its instances, or has refused workers and is not asked again yet.
+    Exit code 1 if the engine cannot list its instances, or has refused workers and the retry delay is not over.
     """
 
     async def work(plane: ControlPlane) -> "BeatExplanation":

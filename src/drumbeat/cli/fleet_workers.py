@@ -19,7 +19,8 @@ def drain(
     pool: PoolArgument,
     workers: Annotated[list[str] | None, typer.Argument(metavar="[WORKER]…", help="Worker names. Default: all workers")] = None,
     within: Annotated[
-        str | None, typer.Option("--within", help="Kill a worker that has not left by then. Default: that of the pool")
+        str | None,
+        typer.Option("--within", help="Time for a worker to finish, such as 10m; then it is killed. Default: that of the pool"),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -69,7 +70,7 @@ def exempt(
 
 @app.command()
 def retry(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Let the next beat ask the provider for workers again at once, after you fixed why it refused: credit, API key, image.
+    """Let the next beat request workers again at once, after you fixed why the engine refused them: credit, API key, image.
 
     Earlier refusals are forgotten; if the circuit breaker is open, one worker is tried. After a change of RUNPOD_API_KEY or
     another RUNPOD_* variable, this command is not needed: the first beat with the new value asks at once.
@@ -78,7 +79,7 @@ def retry(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = F
     if as_json:
         show_json({"pool_id": pool, "retry_at": at})
     else:
-        say(f"pool {pool}: its next beat asks the provider again; run one now with: drumbeat fleet beat {pool}")
+        say(f"pool {pool}: its next beat asks the engine again; run one now with: drumbeat fleet beat {pool}")
 
 
 def _print_names(names: Sequence[WorkerId], done: str, *, as_json: bool) -> None:

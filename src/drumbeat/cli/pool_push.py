@@ -78,7 +78,9 @@ def push(
     after_any: Annotated[bool, typer.Option("--after-any", help="Run when one of the jobs of --after is done.")] = False,
     if_failed: Annotated[
         IfFailed | None,
-        typer.Option("--if-failed", help="If a job of --after fails for good: wait (block), be cancelled (skip) or run."),
+        typer.Option(
+            "--if-failed", help="If a job of --after is poisoned or cancelled: wait (block), be cancelled (skip) or run."
+        ),
     ] = None,
     workflow: Annotated[
         str | None, typer.Option("--workflow", metavar="ID", help="Workflow that the job belongs to: see pool workflow.")

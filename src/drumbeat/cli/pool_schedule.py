@@ -37,7 +37,8 @@ def add(
     every: Annotated[str | None, typer.Option("--every", help="Interval, such as 10m; summer time does not affect it.")] = None,
     tz: Annotated[str | None, typer.Option("--tz", help="Time zone of --cron, such as Europe/Berlin. Default: UTC")] = None,
     missed: Annotated[
-        MissedTicks, typer.Option("--missed", help="Ticks that no process was there to push: skip, push once, or push all.")
+        MissedTicks,
+        typer.Option("--missed", help="Missed ticks (no process was running): skip them, push one job, or one for each."),
     ] = MissedTicks.ONCE,
     job_type: Annotated[str | None, typer.Option("--type", help="Job type; selects the handler.")] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="Higher priorities run first. Default: 0")] = None,
@@ -64,7 +65,7 @@ def add(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a schedule: at each of its ticks, one job is pushed, however many processes look after the pool.
+    """Add a schedule. At each tick exactly one job is pushed, however many processes serve the pool.
 
     Workers that keep running, checks, triggers, daemons and fleets push the jobs; no other process is needed.
     """

@@ -39,7 +39,9 @@ MaxMemoryOption = Annotated[int | None, typer.Option("--max-memory", min=1, help
 MiddlewareOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--middleware", metavar="MODULE:OBJECT", help="Hooks around each attempt, after those of the settings. Repeatable."
+        "--middleware",
+        metavar="MODULE:OBJECT",
+        help="Middleware: hooks around each attempt, run after the middleware of the settings. Repeatable.",
     ),
 ]
 LogFormatOption = Annotated[

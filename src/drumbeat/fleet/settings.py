@@ -203,7 +203,9 @@ def _field(name: str, value: Any) -> tuple[str, Any]:
 def _seconds(name: str, value: Any) -> float:
     found = None if isinstance(value, bool) else _DURATION.match(str(value))
     if found is None:
-        raise InvalidSettings(f"expected {name} as a number of seconds, or such as 90s, 10m or 2h; got {short_repr(value)}")
+        raise InvalidSettings(
+            f"expected {name} to be a number of seconds, or a duration such as 90s, 10m or 2h, got {short_repr(value)}"
+        )
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 

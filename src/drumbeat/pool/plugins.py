@@ -84,7 +84,7 @@ class PoolPlugins:
         try:
             return await fetch_value(self.large, envelope)
         except LargeValueError as exc:
-            log.warning("job %s is shown with a reference to a large value: %s", job.job_id, exc)
+            log.warning("failed to read a large value of job %s: %s; showing its reference instead", job.job_id, exc)
             return stored
 
     async def opened_payload(self, job: Job) -> Job:

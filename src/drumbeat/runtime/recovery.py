@@ -150,7 +150,7 @@ class RecoveryActor:
         except Fenced:
             raise
         except DrumbeatError as exc:
-            log.warning("failed to record why it is not known whether worker %s was started: %s", row.worker_id, exc)
+            log.warning("worker %s may have been started; failed to record the error of its engine: %s", row.worker_id, exc)
 
     async def _note(self, instance: Instance, fence: Fence, cleared: Mapping[str, None]) -> None:
         """Store the provider's id, price and location of an instance, if known. A store outage is only logged."""

@@ -280,7 +280,7 @@ def _checked(members: Iterable[Any], place: str) -> list[TaskJob[Any]]:
     """Return ``members`` as a list. Raises InvalidInput, which names ``place``, if it is empty or not all are task jobs."""
     jobs = [*members]
     if not jobs:
-        raise InvalidInput(f"expected at least one job in {place}, got none; leave it out")
+        raise InvalidInput(f"expected at least one job in {place}, got none; add a job, or leave {place} out")
     for job in jobs:
         if not isinstance(job, TaskJob):
             raise InvalidInput(f"expected jobs of tasks, such as fetch.job(url), got {short_repr(job)} in {place}")

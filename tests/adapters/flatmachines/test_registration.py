@@ -182,7 +182,7 @@ async def test_no_pools_worker_is_ended_for_anothers_of_the_same_name(
 ) -> None:
     await register_in_two_pools(store)
 
-    with pytest.raises(InvalidInput, match="got one in each pool: images, papers; set the backend's pool_id"):
+    with pytest.raises(InvalidInput, match="got one in each of these pools: images, papers; set the backend's pool_id"):
         await registry.update_status("worker-0", "lost")
     await DrumbeatRegistrationBackend(store, pool_id="images").update_status("worker-0", "lost")
 

@@ -192,7 +192,9 @@ class DrumbeatRegistrationBackend:
         found = [row for row in found if row.pool_id == self._pool_id] or found
         if len(found) > 1:
             pools = ", ".join(sorted(row.pool_id for row in found))
-            raise InvalidInput(f"expected one worker {worker_id}, got one in each pool: {pools}; set the backend's pool_id")
+            raise InvalidInput(
+                f"expected one worker {worker_id}, got one in each of these pools: {pools}; set the backend's pool_id"
+            )
         return found[0] if found else None
 
     async def _pools(self, store: Store, name: str | None) -> Sequence[PoolId]:

@@ -87,7 +87,7 @@ class PostgresEngine:
         try:
             return open_session(self._address, self._load, self._settings.connect_limit)
         except (OSError, PostgresError) as exc:
-            raise InvalidSettings(f"cannot connect to {self._address.location}: {exc}; is it running?") from exc
+            raise InvalidSettings(f"cannot connect to {self._address.location}: {exc}; is the database running?") from exc
 
     def _core_for(self, session: PostgresSession) -> Core:
         if isinstance(session.socket, SSLSocket) or library() is None:

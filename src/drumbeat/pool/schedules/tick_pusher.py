@@ -169,7 +169,7 @@ class TickPusher:
 
         def check_trusted() -> None:
             if self._clock.elapsed() >= trusted_until:
-                raise _TooLate("the lease is no longer trusted; the next look pushes the jobs")
+                raise _TooLate("the lease is no longer trusted; the next check of the schedules pushes the jobs")
 
         async def send(jobs: Sequence[NewJob]) -> Sequence[JobId]:
             check_trusted()
@@ -182,7 +182,10 @@ class TickPusher:
                 check_trusted()
                 await plugins.push(pool_id, [job for name in names for job in batch.jobs[name]], send)
             except _TooLate:
-                log.warning("the due jobs of schedules of %s were not pushed in time; the next look pushes them", pool_id)
+                log.warning(
+                    "the due jobs of schedules of %s were not pushed in time; the next check of the schedules pushes them",
+                    pool_id,
+                )
                 break
             except InvalidSettings:
                 raise  # of this process, not of a schedule
@@ -286,7 +289,7 @@ def _ticks(
         return again, last if progress is not None and progress.unconfirmed else None
     if due.dropped:
         log.warning(
-            "schedule %s of pool %s has missed ticks after %s; its policy for them is %s, so jobs to push now: %d",
+            "schedule %s of pool %s missed ticks after %s; its option for missed ticks is %s; pushing %d jobs now",
             *(schedule.name, pool.pool_id, last, schedule.missed, len(due.pushed)),
         )
     ticks = (*again, *(tick for tick in due.pushed if tick not in again))
@@ -303,9 +306,9 @@ def _refused(pool_id: PoolId, name: str, progress: ScheduleProgress, error: Drum
     ticks = ", ".join(tick.isoformat() for tick in progress.unconfirmed)
     if isinstance(error, LargeUnavailable):
         log.warning(
-            "schedule %s of pool %s pushed no job for the ticks %s: %s; the next look retries", name, pool_id, ticks, error
+            "schedule %s of pool %s pushed no job for the ticks %s: %s; the next check retries", name, pool_id, ticks, error
         )
-        return replace(progress, problem=_problem(name, error, "the next look at the schedules retries"))
+        return replace(progress, problem=_problem(name, error, "the next check of the schedules retries"))
     log.error(
         "schedule %s of pool %s pushed no job for the ticks %s: %s; add it again with --update", name, pool_id, ticks, error
     )

@@ -75,7 +75,7 @@ def send(number: int, pid: int, start: str) -> None:
     except ProcessLookupError:
         pass
     except PermissionError as exc:
-        raise Trouble("failed", f"process {pid} belongs to another user") from exc
+        raise Trouble("failed", f"failed to signal process {pid}: it belongs to another user") from exc
     finally:
         if handle is not None:
             os.close(handle)

@@ -114,7 +114,7 @@ SIMULATED: Words = {  #: the figures of a simulation
     "oracle_hours": "worker hours of an ideal fleet", "cost_ratio": "cost ÷ cost of an ideal fleet",
     "wait_p50_s": "job wait p50 (s)", "wait_p95_s": "job wait p95 (s)", "wait_p99_s": "job wait p99 (s)",
     "wait_mean_s": "job wait, mean (s)", "spawns": "workers started",
-    "flaps": "flaps (quick scale reversals)", "short_lives": "short-lived workers (under 2 × startup)",
+    "flaps": "flapping (scale-ups soon undone)", "short_lives": "workers that lived less than 2 × startup time",
     "most_workers": "peak workers", "beats": "decisions", "hours": "simulated time (h)", "cost": "cost (currency of the price)",
 }  # fmt: skip
 _FIRST_WORD = re.compile(r"^\w+")

@@ -6,7 +6,7 @@ LABELS: Mapping[str, str] = {
     "policy": "Policy",
     "provider": "Worker engine",
     "workers": "Workers",
-    "target": "Load target per worker (such as connections)",
+    "target": "Target per worker (connections or jobs at once)",
     "ramp": "Ramp time of a worker's load (s)",
     "every": "Decision interval (s)",
     "min_workers": "Min workers",
@@ -20,7 +20,7 @@ LABELS: Mapping[str, str] = {
     "schedules": "Schedules",
     "heartbeat_timeout": "Heartbeat timeout (s)",
     "quiet_timeout": "Heartbeat timeout while idle (s)",
-    "spawning_timeout": "Join timeout (s)",
+    "spawning_timeout": "Worker start timeout (s)",
     "startup_grace": "Ready timeout after joining (s)",
     "installing_timeout": "Ready timeout while installing (s)",
     "graceful_shutdown_timeout": "Graceful shutdown timeout, 0 = stop at once (s)",
@@ -31,7 +31,7 @@ LABELS: Mapping[str, str] = {
     "needs_gpu": "GPU required",
     "error_cleanup_grace": "Warn if an ended worker still runs after (s)",
     "max_lifetime": "Max worker lifetime (s)",
-    "exempt_max_lifetime": "Max lifetime of exempt workers, which the target does not count (s)",
+    "exempt_max_lifetime": "Max lifetime of workers exempt from capacity (s)",
     "contract": "Worker version label",
     "max_task_failures": "Failed jobs in a row before a worker is replaced (0 = never)",
     "task_failure_window": "Window for failed jobs in a row (s)",
@@ -58,8 +58,8 @@ LABELS: Mapping[str, str] = {
     "failure_window": "Circuit breaker: window (s)",
     "failure_min": "Circuit breaker: min workers ended or ready in the window",
     "breaker_rest": "Circuit breaker: open for (s)",
-    "backoff_first": "First engine backoff (s)",
-    "backoff_most": "Max engine backoff (s)",
+    "backoff_first": "Initial retry delay after engine errors (s)",
+    "backoff_most": "Max retry delay after engine errors (s)",
 }
 _BY_QUEUE = "{} with queue_ratio or queue_cover, else 0"
 IF_EMPTY: Mapping[str, str] = {  #: placeholders: what holds while an optional setting is empty

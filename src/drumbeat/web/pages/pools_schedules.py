@@ -16,7 +16,7 @@ _SCHEDULES = (
     TableColumn(name="schedule", loose=True, read=lambda row: row.name),
     TableColumn(name="when", loose=True, read=lambda row: row.schedule.timing),
     TableColumn(name="type", loose=True, read=lambda row: row.schedule.options.get("type")),
-    TableColumn(name="missed", label="if a time is missed", read=lambda row: plain(MISSED_TICKS, row.schedule.missed)),
+    TableColumn(name="missed", label="missed runs", read=lambda row: plain(MISSED_TICKS, row.schedule.missed)),
     TableColumn(name="status", read=lambda row: "paused" if row.schedule.paused else "active", is_status=True),
     TableColumn(name="last", label="last due (UTC)", read=lambda row: row.last),
     TableColumn(name="next", label="next due (UTC)", loose=True, read=lambda row: _ticks(row) or None),

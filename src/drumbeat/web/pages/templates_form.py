@@ -131,7 +131,7 @@ class TemplateForm:
             target_by = ui.select(
                 [_BY_URL, _BY_CONNECTION],
                 value=_BY_CONNECTION if named else _BY_URL,
-                label="Connect by",
+                label="Connect with",
                 on_change=self._update,
             )
             self._target_by = self._register("target", target_by).classes("w-36")
