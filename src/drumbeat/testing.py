@@ -182,6 +182,9 @@ class _Inline:
     def __init__(self) -> None:
         self.on_free: Callable[[], None] = lambda: None
 
+    async def prepare(self, handler: Handler) -> None:
+        """Do nothing: the test has imported the handler."""
+
     async def run(self, handler: Handler, context: JobContext) -> Any:
         context.main = asyncio.current_task()
         try:

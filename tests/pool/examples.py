@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -25,6 +26,28 @@ class Paper(BaseModel):
 class Author:
     name: str
     age: int
+
+
+IMPORTED = time.monotonic()
+
+
+def imported_at() -> float:
+    return IMPORTED
+
+
+def leave_a_reader(payload: Any) -> int:
+    """Start a program that reads standard input and outlives this job; returns its process id."""
+    return subprocess.Popen(["cat"], stdout=subprocess.DEVNULL).pid
+
+
+def read_input() -> str:
+    return sys.stdin.read() + subprocess.run(["cat"], capture_output=True, text=True, check=True).stdout
+
+
+def start_and_wait(payload: Any, context: JobContext) -> None:
+    """Start a program, tell its process id, and wait for it."""
+    with subprocess.Popen(["sleep", "3600"]) as program:
+        context.progress(0.5, str(program.pid))
 
 
 def complain(payload: str) -> None:

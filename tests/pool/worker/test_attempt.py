@@ -16,7 +16,7 @@ from drumbeat.pool.plugins import NO_PLUGINS
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.executors import LoopExecutor
 from drumbeat.pool.worker.failures import LONGEST, shortened
-from drumbeat.pool.worker.handlers import describe
+from drumbeat.pool.worker.handlers import Handler, describe
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.options import Mode
 from pool.working import Shop
@@ -51,6 +51,52 @@ async def test_a_job_has_its_own_timeout_or_else_its_workers(
 
     assert verdict.result().outcome is AttemptOutcome.TIMED_OUT
     assert verdict.result().error == f"took longer than {after.total_seconds():g} s"
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class SlowToImport(LoopExecutor):
+    """Takes its time to import a handler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.imported = asyncio.Event(), asyncio.Event()
+
+    async def prepare(self, handler: Handler) -> None:
+        self.asked.set()
+        await self.imported.wait()
+
+
+async def test_the_timeout_begins_when_the_handler_is_imported(clock: ManualClock) -> None:
+    executor = SlowToImport()
+    attempts = AttemptRunner(handlers={"": describe(lambda: 7)}, executor=executor, clock=clock, chance=lambda: 0.5)
+    job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED, timeout=SECOND)
+    async with asyncio.TaskGroup() as group:
+        verdict = group.create_task(attempts.verdict(InFlightJob(job=job, token=job.token)))
+        await settle()
+        assert executor.asked.is_set()
+        await clock.advance(30 * SECOND)
+        assert not verdict.done()
+        executor.imported.set()
+
+    assert (verdict.result().outcome, verdict.result().result) == (AttemptOutcome.DONE, 7)
+
+
+async def test_an_import_that_hangs_fails_the_attempt(clock: ManualClock) -> None:
+    executor = SlowToImport()
+    attempts = AttemptRunner(handlers={"": describe(lambda: 7)}, executor=executor, clock=clock, chance=lambda: 0.5)
+    job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED, timeout=SECOND)
+    async with asyncio.TaskGroup() as group:
+        verdict = group.create_task(attempts.verdict(InFlightJob(job=job, token=job.token)))
+        await settle()
+        assert executor.asked.is_set()
+        await clock.advance(timedelta(minutes=5))
+
+    assert verdict.result().outcome is AttemptOutcome.FAILED
+    assert "in a child process took longer than 5 min" in str(verdict.result().error)
 
 
 def test_of_a_long_error_the_beginning_and_the_end_are_kept() -> None:

@@ -5,8 +5,11 @@ import json
 import logging
 import os
 import threading
+import time
+from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
 from drumbeat.core.errors import InvalidInput
@@ -20,11 +23,12 @@ from drumbeat.pool.worker.options import ExecutorKind
 from drumbeat.runtime.log_output import stderr_handler
 
 HERE = "pool.examples"
+TESTS = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 
 
 @pytest.fixture(params=list(ExecutorKind))
 async def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+    monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
     made = executor(request.param)
     yield made
     await made.close()
@@ -32,7 +36,7 @@ async def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 async def processes(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+    monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
     made = ProcessExecutor()
     yield made
     await made.close()
@@ -104,6 +108,47 @@ async def test_a_busy_process_can_be_stopped_and_the_loop_is_not_held_up(process
 
     assert busy.cancelled()
     assert await run(processes, "echo", 2) == 2
+
+
+async def test_programs_that_a_stopped_handler_started_in_its_process_end_too(processes: Executor) -> None:
+    started: asyncio.Queue[int] = asyncio.Queue()
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        busy = group.create_task(run(processes, "start_and_wait", tell=lambda _, note: started.put_nowait(int(note))))
+        program = psutil.Process(await started.get())
+        busy.cancel()
+
+    await asyncio.to_thread(psutil.wait_procs, [program], 60)
+    assert not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_a_program_that_a_handler_leaves_behind_takes_no_later_job(processes: Executor) -> None:
+    async with asyncio.timeout(60):
+        await run(processes, "leave_a_reader")
+
+        assert [await run(processes, "echo", n) for n in range(3)] == [0, 1, 2]
+
+
+async def test_the_standard_input_of_a_handler_in_a_process_is_empty(processes: Executor) -> None:
+    async with asyncio.timeout(60):
+        assert await run(processes, "read_input") == ""
+
+
+async def test_a_process_imports_a_handler_before_its_job_is_sent(processes: Executor) -> None:
+    handler = load(f"{HERE}:imported_at")
+    await processes.prepare(handler)
+    prepared = time.monotonic()
+
+    assert await run(processes, "imported_at") < prepared
+    assert await run(processes, "where") == await run(processes, "where")
+
+
+async def test_a_handler_that_a_process_cannot_import_fails_before_its_job_is_sent(processes: Executor) -> None:
+    handler = replace(load(f"{HERE}:echo"), name=f"{HERE}:no_such_handler")
+    with pytest.raises(ChildProcessFailure, match="no_such_handler"):
+        await processes.prepare(handler)
+
+    assert await run(processes, "echo", 1) == 1
 
 
 async def test_a_function_without_a_name_cannot_go_to_a_process(processes: Executor) -> None:

@@ -63,6 +63,40 @@ async def test_a_failure_is_final_once_the_next_step_begins_even_if_that_one_fai
     assert (await pool.job(job_id)).result == "refused"
 
 
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (OSError("no file \udcff"), "OSError: no file \\udcff"),
+        (ValueError("a\0b"), "ValueError: a\\0b"),
+        (Unreadable(), "Unreadable: (its message cannot be read: ValueError)"),
+        (ValueError("x" * 100_000), None),
+    ],
+    ids=["half a surrogate", "NUL", "no text", "too long"],
+)
+async def test_a_caught_failure_is_stored_whatever_its_text(pool: TestPool, error: Exception, kept: str | None) -> None:
+    async def fail() -> None:
+        raise error
+
+    async def order() -> str:
+        with contextlib.suppress(StepFailed):
+            await step(fail)
+        return await step(Calls().ship)
+
+    job_id = await pool.push(None)
+    await pool.run_until_empty(order)
+
+    [failed, shipped] = await pool.store.job_steps.list(job_id)
+    assert ((await pool.job(job_id)).result, shipped.error) == ("shipped", None)
+    assert failed.error is not None
+    assert len(failed.error) < 5000
+    assert kept in (None, failed.error)
+
+
 async def test_a_caught_failure_is_in_the_store_before_the_next_step_is_called(pool: TestPool, calls: Calls) -> None:
     seen: list[str | None] = []
 

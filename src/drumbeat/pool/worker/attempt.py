@@ -18,7 +18,7 @@ from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.worker.context import ReadParents
 from drumbeat.pool.worker.executors import Executor
 from drumbeat.pool.worker.failures import HandlerFailure, failure
-from drumbeat.pool.worker.handlers import Handlers, handler_for
+from drumbeat.pool.worker.handlers import Handler, Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.pool.worker.outputs import filled_in, has_outputs
@@ -27,6 +27,7 @@ from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
 
+_IMPORTED_WITHIN = timedelta(minutes=5)  #: most time for a child process to start and import a handler
 
 Begin = Callable[[InFlightJob], Awaitable[None]]
 Confirm = Callable[[InFlightJob, JobOutcome], Awaitable[JobOutcome]]
@@ -177,9 +178,11 @@ class AttemptRunner:
             held.context.make_steps = partial(self._steps, held, self.steps, loop)
             if held.job.has_steps:
                 held.context.steps = self._steps(held, self.steps, loop, await self.steps.read(held.job.job_id))
-        work = self.executor.run(handler, held.context)
-        limit = self._limit(held.job)
-        value = await (work if limit is None else self._in_time(held, limit, work))
+        if (limit := self._limit(held.job)) is None:
+            value = await self.executor.run(handler, held.context)
+        else:
+            await self._prepare(handler)
+            value = await self._in_time(held, limit, self.executor.run(handler, held.context))
         ignored = value is None or held.context.settles_itself
         return None if ignored else await self.plugins.sealed_result(held.job, value)
 
@@ -189,6 +192,14 @@ class AttemptRunner:
         now, threads = partial(self._store_time, held), self.executor.run_in_thread
         context = held.context
         return AttemptSteps(held.job, recorded, store, loop, now, threads, lambda: context.is_locked, lambda: context.main)
+
+    async def _prepare(self, handler: Handler) -> None:
+        """Import the handler where it will run. A job's time limit begins after that: a retry would import it again."""
+        try:
+            await race(self.clock.sleep(_IMPORTED_WITHIN), self.executor.prepare(handler))
+        except LostRace:
+            limit = time_span(_IMPORTED_WITHIN)
+            raise TimeoutError(f"importing handler {handler.name!r} in a child process took longer than {limit}") from None
 
     async def _in_time(self, held: InFlightJob, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
         held.context.deadline = self.clock.now() + limit

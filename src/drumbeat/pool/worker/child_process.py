@@ -1,8 +1,9 @@
 """A child process that runs jobs for its worker, one at a time: python -m drumbeat.pool.worker.child_process [text|json LEVEL]
 
 It reads requests from standard input and writes responses to standard output as frames: four bytes of length, then JSON.
-What handlers print goes to standard error, and so do log lines, if the arguments name their format and lowest level.
-When standard input ends, the worker is gone, and this process exits at once.
+For handlers and the programs that they start, standard input is empty and standard output is standard error. Log lines go
+there too, if the arguments name their format and lowest level. When the requests end, the worker is gone, and this process
+exits at once.
 """
 
 import json
@@ -24,7 +25,7 @@ from drumbeat.pool.payload import as_json
 from drumbeat.pool.worker.context import JobContext, JobFailure
 from drumbeat.pool.worker.executors import call
 from drumbeat.pool.worker.failures import HandlerFailure, failure
-from drumbeat.pool.worker.handlers import load
+from drumbeat.pool.worker.handlers import Handler, load
 from drumbeat.pool.worker.log_context import CURRENT_JOB, JobLogFilter
 from drumbeat.runtime.log_output import logging_to_stderr, stderr_handler
 
@@ -37,9 +38,11 @@ def main() -> None:
     """Run the jobs that the worker sends on standard input, until standard input ends."""
     requests: Messages = SimpleQueue()
     answers: Messages = SimpleQueue()
-    responses = os.fdopen(os.dup(1), "wb")
+    stream, responses = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests, answers), daemon=True).start()
+    threading.Thread(target=_listen, args=(stream, requests, answers), daemon=True).start()
     with _logging(sys.argv[1:]):
         while True:
             _write(responses, _work(requests.get(), responses, answers))
@@ -61,6 +64,15 @@ def _listen(stream: BinaryIO, requests: Messages, answers: Messages) -> None:
 
 
 def _work(request: dict[str, Any], responses: BinaryIO, answers: Messages) -> dict[str, Any]:
+    """Import the handler of a request and, if the request has a job, run it. Returns the last response to the request."""
+    try:
+        handler = load(request["handler"])
+        return _run(handler, request, responses, answers) if "job" in request else {"result": None}
+    except BaseException as exc:
+        return {"failure": _failure_json(failure(exc))}
+
+
+def _run(handler: Handler, request: dict[str, Any], responses: BinaryIO, answers: Messages) -> dict[str, Any]:
     def report(share: float, note: str | None) -> None:
         _write(responses, {"progress": share, "note": note})
 
@@ -80,10 +92,7 @@ def _work(request: dict[str, Any], responses: BinaryIO, answers: Messages) -> di
     context.headers, context.most_bytes = request["headers"], request["most_bytes"]
     context.ask_parents_by(ask_parents)
     CURRENT_JOB.set(context)
-    try:
-        return {"result": as_json(call(load(request["handler"]), context), "result", context.most_bytes)}
-    except BaseException as exc:
-        return {"failure": _failure_json(failure(exc))}
+    return {"result": as_json(call(handler, context), "result", context.most_bytes)}
 
 
 def _failure_json(found: HandlerFailure) -> dict[str, Any]:

@@ -25,6 +25,10 @@ class Executor(Protocol):
         """How many handlers were cancelled but still run; each takes up a job slot."""
         ...
 
+    async def prepare(self, handler: Handler) -> None:
+        """Import the handler where it will run, before its time limit begins. Raises ChildProcessFailure if that fails."""
+        ...
+
     async def run(self, handler: Handler, context: JobContext) -> Any:
         """Run a handler and return its result. Raises the handler's exception, but RuntimeError for SystemExit or the like."""
         ...
@@ -42,6 +46,9 @@ class LoopExecutor:
     def __init__(self) -> None:
         self.on_free: Callable[[], None] = _nothing
         self._threads = Threads(lambda: self.on_free())
+
+    async def prepare(self, handler: Handler) -> None:
+        """Do nothing: the handler was imported before its job was claimed."""
 
     @property
     def lingering(self) -> int:
@@ -82,6 +89,11 @@ class ProcessExecutor:
     def __init__(self) -> None:
         self.on_free: Callable[[], None] = _nothing
         self._processes = ProcessPool()
+
+    async def prepare(self, handler: Handler) -> None:
+        """Start a child process, unless one is idle, and have it import the handler."""
+        if handler.portable and not handler.is_command:
+            await self._processes.prepare(handler.name)
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
         if handler.is_command:

@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import struct
 import sys
 from asyncio.subprocess import PIPE, Process
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,36 +23,63 @@ _ENDS = {"result", "failure"}  #: a message with one of these is the last about 
 _COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
 
 
+@dataclass(slots=True, eq=False)
+class ChildProcess:
+    """A child process, in a session of its own, and the handlers that it has imported."""
+
+    process: Process
+    imported: set[str] = field(default_factory=set)
+
+
 class ProcessPool:
     """Child processes that run handlers. A process is started when none is idle, and reused for later jobs."""
 
     def __init__(self) -> None:
-        self._idle: list[Process] = []
+        self._idle: list[ChildProcess] = []
+
+    async def prepare(self, handler: str) -> None:
+        """Have an idle process that has imported the handler. Raises ChildProcessFailure if it cannot be imported."""
+        if not any(handler in each.imported for each in self._idle):
+            await self._exchange(handler, {"handler": handler}, None)
 
     async def run(self, handler: str, context: JobContext) -> Any:
-        """Run a handler in a child process. Raises ChildProcessFailure if it fails. Cancelling kills the process."""
-        process = self._idle.pop() if self._idle else await _start()
+        """Run a handler in a child process. Raises ChildProcessFailure if it fails.
+
+        Cancelling kills the process and the programs that the handler has started."""
+        return await self._exchange(handler, _request(handler, context), context)
+
+    async def _exchange(self, handler: str, request: dict[str, Any], context: JobContext | None) -> Any:
+        child = self._take(handler) or ChildProcess(await _start())
         try:
-            result = await _exchange(process, handler, context)
+            result = await _exchange(child.process, request, context)
         except ChildProcessFailure:
-            await self._keep(process)
+            await self._keep(child)
             raise
         except BaseException:
-            await _kill(process)
+            await _kill(child.process)
             raise
-        await self._keep(process)
+        child.imported.add(handler)
+        await self._keep(child)
         return result
 
-    async def _keep(self, process: Process) -> None:
-        if process.returncode is None:
-            self._idle.append(process)
+    def _take(self, handler: str) -> ChildProcess | None:
+        """Take an idle process, if possible one that has imported the handler."""
+        child = next((each for each in reversed(self._idle) if handler in each.imported), None)
+        if child is None:
+            return self._idle.pop() if self._idle else None
+        self._idle.remove(child)
+        return child
+
+    async def _keep(self, child: ChildProcess) -> None:
+        if child.process.returncode is None:
+            self._idle.append(child)
         else:
-            await process.wait()
+            await child.process.wait()
 
     async def close(self) -> None:
         """Kill the idle processes; a busy one is killed when its job is cancelled."""
         while self._idle:
-            await _kill(self._idle.pop())
+            await _kill(self._idle.pop().process)
 
 
 async def _start() -> Process:
@@ -59,10 +89,13 @@ async def _start() -> Process:
     return await asyncio.create_subprocess_exec(*_COMMAND, *log_arguments, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
 
-async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
+async def _exchange(process: Process, request: dict[str, Any], context: JobContext | None) -> Any:
+    """Send a request, answer the child's questions about the job of ``context``, and return its result."""
     try:
-        await _send(process, _request(handler, context))
+        await _send(process, request)
         while not _ENDS & (message := await _receive(process)).keys():
+            if context is None:
+                continue
             if "asks" in message:
                 await _send(process, await _parents(context))
             elif "is_locked" in message:
@@ -138,6 +171,8 @@ async def _receive(process: Process) -> dict[str, Any]:
 
 
 async def _kill(process: Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
+    """Kill a child process and every program that its handlers have started, unless it has left the child's session."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     await process.wait()

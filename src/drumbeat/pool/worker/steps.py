@@ -21,7 +21,9 @@ from drumbeat.core.job_step import JobStep, NewStep, StepKind
 from drumbeat.core.plain import short_repr, time_span
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.typed_values import converter
+from drumbeat.runtime.timeouts import truncate
 
+_LONGEST_ERROR = 4000  #: characters of a step's error that are stored
 T = TypeVar("T")
 RunInThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 
@@ -286,7 +288,7 @@ class AttemptSteps:
         return here == main and place.done() and not place._log_traceback  # noqa: SLF001
 
     def _note_failure(self, position: int, name: str, started: datetime, exc: Exception) -> NoReturn:
-        error = f"{type(exc).__name__}: {exc}"
+        error = truncate(f"{type(exc).__name__}: {_message(exc)}", _LONGEST_ERROR)
         failed = _ended_step(position, name, started, self._now(), error=error)
         self._failed[position] = failed, _place()
         _LAST_FAILED.set(failed)
@@ -398,3 +400,10 @@ def _typed(function: Callable[..., Any], result: Any) -> Any:
         return result
     convert = converter("result", hint)
     return result if convert is None else convert(result)
+
+
+def _message(exc: Exception) -> str:
+    try:
+        return str(exc)
+    except Exception as wrong:
+        return f"(its message cannot be read: {type(wrong).__name__})"
