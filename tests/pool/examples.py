@@ -9,10 +9,11 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from drumbeat.pool.worker.context import JobContext, JobFailure
 
@@ -65,6 +66,17 @@ async def echo_async(payload: Any) -> Any:
 
 def read_paper(paper: Paper) -> Paper:
     return Paper(title=paper.title.upper(), pages=paper.pages + 1)
+
+
+class Account(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    user_id: int = Field(alias="userId")
+    since: date
+
+
+def read_account(account: Account) -> Account:
+    return account
 
 
 def greet(author: Author, context: JobContext) -> dict[str, Any]:

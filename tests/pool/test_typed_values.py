@@ -2,13 +2,14 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from enum import Enum
-from typing import Any
+from typing import Any, NewType
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field
+from typing_extensions import TypedDict
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.pool.payload import as_json
@@ -33,6 +34,47 @@ class Paper(BaseModel):
 class Other: ...
 
 
+class Level(Enum):
+    HALF = 0.5
+    FULL = 1.0
+
+
+class Aliased(BaseModel):
+    user_id: int = Field(alias="userId")
+    seen: datetime = Field(validation_alias="seenAt", serialization_alias="seen_at")
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    at: datetime
+    key: UUID
+
+    @computed_field
+    def year(self) -> int:
+        return self.at.year
+
+
+@dataclass
+class Shelf:
+    papers: list[Paper]
+    next: "Shelf | None" = None
+
+
+@dataclass
+class Circle:
+    radius: int
+
+
+class Ticket(TypedDict):
+    due: date
+
+
+Key = NewType("Key", UUID)
+NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
+ALIASED = Aliased.model_validate({"userId": 7, "seenAt": NOON})
+
+
 @pytest.mark.parametrize(
     ("hint", "value"),
     [
@@ -48,6 +90,18 @@ class Other: ...
         (Colour, Colour.RED),
         (tuple[int, str], (1, "a")),
         (tuple[Point, ...], (Point(1),)),
+        (time, time(12, 30)),
+        (date, NOON),
+        (date, NOON.date()),
+        (Key, Key(UUID(int=7))),
+        (Level, Level.HALF),
+        (Ticket, Ticket(due=NOON.date())),
+        (Point | Circle, Circle(3)),
+        (list[Point | Circle], [Circle(3), Point(1)]),
+        (Shelf, Shelf([Paper(title="a")], Shelf([]))),
+        (Aliased, ALIASED),
+        (list[Aliased], [ALIASED]),
+        (Strict, Strict(at=NOON, key=UUID(int=7))),
     ],
 )
 def test_a_value_comes_back_as_it_was_sent(hint: Any, value: Any) -> None:
@@ -91,3 +145,21 @@ def test_a_type_that_cannot_be_built_gets_plain_json() -> None:
 
 def test_a_dict_of_another_kind_is_left_as_json() -> None:
     assert converter("x", OrderedDict[int, str]) is None
+
+
+def test_a_model_may_be_written_by_hand_with_its_aliases() -> None:
+    convert = converter("value", Aliased)
+    assert convert is not None
+
+    assert convert({"userId": 7, "seenAt": NOON.isoformat()}) == ALIASED
+
+
+def test_a_secret_of_a_model_is_refused_instead_of_sent_as_asterisks() -> None:
+    class Account(BaseModel):
+        name: str
+        tokens: list[SecretStr]
+
+    with pytest.raises(InvalidInput, match=r"expected payload.tokens\[0\] to be JSON, got SecretStr") as refused:
+        as_json(Account(name="a", tokens=[SecretStr("hunter2")]))
+
+    assert "hunter2" not in str(refused.value)

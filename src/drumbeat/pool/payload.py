@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, time
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -102,11 +102,20 @@ def is_typed(kind: Any) -> bool:
 
 def _build_model(kind: Any, payload: Any) -> Any:
     try:
-        return kind.model_validate(payload)
+        return kind.model_validate_json(json.dumps(payload), **names_and_aliases())
     except ValueError as exc:
         errors = getattr(exc, "errors", None)
         problems = [_problem(each) for each in errors(include_url=False)] if errors else [str(exc)]
         raise InvalidInput(f"payload is not a valid {kind.__name__}: {'; '.join(problems)}") from exc
+
+
+def names_and_aliases() -> dict[str, Any]:
+    """Return the arguments with which pydantic accepts the fields of a model by name, as they are pushed, and by alias. Before
+    version 2.11 it has no such arguments: the model's own setting decides."""
+    from pydantic import VERSION
+
+    is_old = tuple(map(int, VERSION.split(".")[:2])) < (2, 11)
+    return {} if is_old else {"by_alias": True, "by_name": True}
 
 
 def _problem(error: Mapping[str, Any]) -> str:
@@ -139,16 +148,32 @@ def _key(key: Any, path: str) -> str:
 
 def _dumped(value: Any, path: str) -> Any:
     if hasattr(value, "model_dump") and not isinstance(value, type):
-        return value.model_dump(mode="json")
+        _refuse_secrets(value.model_dump(), path)
+        return value.model_dump(mode="json", round_trip=True)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, UUID):
         return str(value)
     raise InvalidInput(f"expected {path} to be JSON, got {type(value).__name__}; use text, numbers, lists and objects")
+
+
+def _refuse_secrets(value: Any, path: str) -> None:
+    """Raise InvalidInput for a secret of a pydantic model, of which JSON would have asterisks only."""
+    if hasattr(value, "get_secret_value"):
+        raise InvalidInput(
+            f"expected {path} to be JSON, got {type(value).__name__}, which is not stored in clear; push the secret's name, "
+            "and let the handler read it"
+        )
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            _refuse_secrets(each, f"{path}.{name}")
+    elif isinstance(value, list | tuple | set | frozenset):
+        for n, each in enumerate(value):
+            _refuse_secrets(each, f"{path}[{n}]")
 
 
 def _too_big(value: Any, what: str, size: int, most: int) -> str:

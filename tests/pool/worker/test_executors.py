@@ -15,6 +15,7 @@ import pytest
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import IfFailed, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId
+from drumbeat.pool.payload import as_json
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.executors import Executor, ProcessExecutor, executor
 from drumbeat.pool.worker.failures import ChildProcessFailure, failure
@@ -71,6 +72,13 @@ async def test_failures_come_back_as_failures(where: Executor, name: str, says: 
     found = failure(caught.value)
     assert says in found.error
     assert found.fatal is fatal
+
+
+@pytest.mark.parametrize("payload", [{"userId": 7, "since": "2026-11-19"}, {"user_id": 7, "since": "2026-11-19"}])
+async def test_a_model_is_built_from_names_or_aliases_and_comes_back_by_names(where: Executor, payload: Any) -> None:
+    result = as_json(await run(where, "read_account", payload))
+
+    assert result == {"user_id": 7, "since": "2026-11-19"}
 
 
 async def test_a_process_is_used_again_and_is_not_ours(processes: Executor) -> None:
