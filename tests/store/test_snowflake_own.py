@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -248,6 +249,25 @@ async def test_a_store_is_copied_to_snowflake_and_back(snowflake: SnowflakeServe
 
     assert (list(to.different), list(again.different), list(fro.different)) == ([], [], [])
     assert await dump(back) == as_copied(await dump(source))
+
+
+async def test_a_full_chunk_of_a_copy_is_not_uploaded_to_a_stage(snowflake: SnowflakeServer, tmp_path: Path) -> None:
+    """The role has no privilege to create a stage; to create one would also end the transaction."""
+    file = tmp_path / "wide.db"
+    async with open_store(f"sqlite:///{file}", create=True) as store:
+        await store.pools.create(pool("p", PoolKind.JOBS))
+    with sqlite3.connect(file) as jobs:
+        rows = [(n, "p", "t", "{}", 1) for n in range(1, 1401)]
+        jobs.executemany("INSERT INTO jobs (seq, pool_id, type, payload, created_at) VALUES (?, ?, ?, ?, ?)", rows)
+    jobs.close()
+    there = snowflake.new_database()
+    snowflake.forget()
+
+    copied = await copy_store(f"sqlite:///{file}", there, CopyOptions(), Silent())
+
+    assert list(copied.different) == []
+    assert [each.target_rows for each in copied.tables if each.table == "jobs"] == [1400]
+    assert [each for each in sent(snowflake) if "STAGE" in each.upper() or "SYSTEM$BIND" in each.upper()] == []
 
 
 async def test_a_copied_store_gives_no_job_number_twice(snowflake: SnowflakeServer, tmp_path: Path) -> None:

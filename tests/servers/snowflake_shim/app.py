@@ -80,7 +80,7 @@ class Emulator:
                         {"name": "AUTOCOMMIT", "value": session.autocommit},
                         {"name": "TIMEZONE", "value": "Etc/UTC"},
                         {"name": "CLIENT_SESSION_KEEP_ALIVE_HEARTBEAT_FREQUENCY", "value": 3600},
-                        {"name": "CLIENT_STAGE_ARRAY_BINDING_THRESHOLD", "value": 0},
+                        {"name": "CLIENT_STAGE_ARRAY_BINDING_THRESHOLD", "value": 65_280},
                     ],
                     "sessionInfo": names,
                 },
