@@ -39,10 +39,13 @@ STORE = {
     "CREATE VIEW ON SCHEMA": "CREATE VIEW",
 }
 _GRANT = re.compile(
-    r"GRANT (?P<privileges>[A-Z ,]+) ON (?P<kind>[A-Z]+|COMPUTE POOL|IMAGE REPOSITORY)(?P<object> [A-Za-z_.]+)? TO ROLE (?P<role>\w+)"
+    r"GRANT (?P<privileges>[A-Z ,]+) ON (?P<kind>[A-Z]+|COMPUTE POOL|IMAGE REPOSITORY)(?P<object> [A-Za-z_.]+)?"
+    r" TO ROLE (?P<role>\w+)"
     r"|GRANT (?P<database_role>DATABASE ROLE [A-Z_.]+) TO ROLE (?P<owner>\w+)"
 )
-_CREATE = re.compile(r"CREATE (?P<kind>[A-Z]+(?: POOL| REPOSITORY| ACCESS INTEGRATION)?) (?:IF NOT EXISTS )?(?P<name>[A-Za-z_.]+)")
+_CREATE = re.compile(
+    r"CREATE (?P<kind>[A-Z]+(?: POOL| REPOSITORY| ACCESS INTEGRATION)?) (?:IF NOT EXISTS )?(?P<name>[A-Za-z_.]+)"
+)
 
 
 def script(name: str, heading: str) -> list[str]:

@@ -26,7 +26,7 @@ from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed
 from drumbeat.store.contract.templates import template
 from drumbeat.store.copy import copy_store, export_runs
 from drumbeat.store.interface import CopyOptions, RunChange
-from drumbeat.store.sql import snowflake_sessions
+from drumbeat.store.sql import snowflake as snowflake_store, snowflake_sessions
 from servers.snowflake import USER, SnowflakeServer
 from store.copied import Silent, as_copied, dump, furnished
 
@@ -152,6 +152,81 @@ async def test_a_failed_statement_undoes_the_whole_script(snowflake: SnowflakeSe
 
     assert not await store.workers.list(home.pool_id)
     assert (await joined(store, home)).worker_id == W1
+
+
+# Sessions
+
+
+async def test_after_sessions_have_expired_the_store_signs_in_again(snowflake: SnowflakeServer, store: Store) -> None:
+    """Also where several sessions were idle, and for reading and writing."""
+    home = await store.pools.create(new_pool())
+    await asyncio.gather(*(store.pools.get(home.pool_id) for _ in range(4)))
+    snowflake.command("end_sessions")
+
+    await asyncio.gather(*(store.events.append(home.pool_id, [NewEvent(type="X")]) for _ in range(3)))
+
+    assert [event.sequence_id for event in await store.events.read(home.pool_id, 0)] == [1, 2, 3]
+    assert (await store.pools.get(home.pool_id)).pool_id == home.pool_id
+
+
+@pytest.mark.parametrize("number", [390104, 390111])
+async def test_a_write_is_repeated_if_its_session_expired_before_it_began(
+    snowflake: SnowflakeServer, store: Store, number: int
+) -> None:
+    home = await store.pools.create(new_pool())
+    snowflake.fail("^BEGIN", number=number, sqlstate="08001", message="expired")
+
+    await store.events.append(home.pool_id, [NewEvent(type="X")])
+
+    assert len(await store.events.read(home.pool_id, 0)) == 1
+
+
+async def test_a_write_is_not_repeated_if_its_session_expired_after_it_began(snowflake: SnowflakeServer, store: Store) -> None:
+    home = await store.pools.create(new_pool())
+    snowflake.fail("INSERT INTO events", number=390111, sqlstate="08001", message="expired")
+
+    with pytest.raises(StoreUnavailable, match="390111"):
+        await store.events.append(home.pool_id, [NewEvent(type="X")])
+
+    await store.events.append(home.pool_id, [NewEvent(type="Y")])
+    assert [event.type for event in await store.events.read(home.pool_id, 0)] == ["Y"]
+
+
+async def test_a_session_that_expires_again_at_once_is_an_error(snowflake: SnowflakeServer, store: Store) -> None:
+    snowflake.fail("^BEGIN", number=390111, sqlstate="08001", message="expired", times=2)
+
+    with pytest.raises(StoreUnavailable, match="390111"):
+        await store.pools.create(new_pool())
+
+
+@pytest.mark.parametrize(("tables", "of_hybrid_tables"), [("hybrid", True), ("standard", False)])
+async def test_sessions_set_parameters_of_hybrid_tables_only_if_there_are_such_tables(
+    snowflake: SnowflakeServer, tables: str, of_hybrid_tables: bool
+) -> None:
+    """Accounts without hybrid tables may not know them."""
+    before = {each["id"] for each in snowflake.state()["sessions"]}
+
+    async with open_store(f"{snowflake.new_database()}&tables={tables}", create=True):
+        [*opened] = [each for each in snowflake.state()["sessions"] if each["id"] not in before]
+
+    assert opened
+    for each in opened:
+        assert ("HYBRID_TABLE_LOCK_TIMEOUT" in each["parameters"]) is of_hybrid_tables
+        assert ("READ_LATEST_WRITES" in each["parameters"]) is of_hybrid_tables
+        assert "LOCK_TIMEOUT" in each["parameters"]
+
+
+async def test_a_lock_that_is_refused_at_once_is_asked_for_again_after_a_pause(
+    snowflake: SnowflakeServer, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snowflake refuses the 21st session that waits for a lock without letting it wait."""
+    pauses: list[str] = []
+    monkeypatch.setattr(snowflake_store, "_pause", lambda: pauses.append("pause"))
+    snowflake.fail("UPDATE locks", number=625, sqlstate="57014", message="exceeds the 20 statements limit", times=3)
+
+    await store.pools.create(new_pool())
+
+    assert pauses == ["pause"] * 3
 
 
 # Signing in
