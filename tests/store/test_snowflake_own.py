@@ -345,6 +345,50 @@ async def test_a_full_chunk_of_a_copy_is_not_uploaded_to_a_stage(snowflake: Snow
     assert [each for each in sent(snowflake) if "STAGE" in each.upper() or "SYSTEM$BIND" in each.upper()] == []
 
 
+async def test_a_copy_goes_on_with_fewer_rows_after_a_transaction_that_took_too_long(
+    snowflake: SnowflakeServer, tmp_path: Path
+) -> None:
+    file = f"sqlite:///{tmp_path}/jobs.db"
+    async with open_store(file, create=True) as store:
+        await pushed(store, await store.pools.create(pool("p", PoolKind.JOBS)), *range(9))
+    snowflake.fail("INSERT INTO jobs", number=630, sqlstate="57014", message="reached its statement timeout", times=2)
+    said = Silent()
+
+    copied = await copy_store(file, snowflake.new_database(), CopyOptions(), said)
+
+    assert list(copied.different) == []
+    assert [line for line in said.lines if "too long" in line] == [
+        "writing 9 rows of table jobs took too long: writing 4 at a time",
+        "writing 4 rows of table jobs took too long: writing 2 at a time",
+    ]
+
+
+async def test_a_copy_of_one_row_that_takes_too_long_is_an_error(snowflake: SnowflakeServer, tmp_path: Path) -> None:
+    file = f"sqlite:///{tmp_path}/jobs.db"
+    async with open_store(file, create=True) as store:
+        await pushed(store, await store.pools.create(pool("p", PoolKind.JOBS)), *range(2))
+    snowflake.fail("INSERT INTO jobs", number=630, sqlstate="57014", message="reached its statement timeout", times=-1)
+
+    with pytest.raises(StoreUnavailable, match="reached its statement timeout"):
+        await copy_store(file, snowflake.new_database(), CopyOptions(), Silent())
+
+
+async def test_an_export_goes_on_with_fewer_rows_after_a_transaction_that_took_too_long(
+    snowflake: SnowflakeServer, tmp_path: Path
+) -> None:
+    file, there = f"sqlite:///{tmp_path}/runs.db", snowflake.new_database()
+    async with open_store(file, create=True) as store:
+        run_id = await ended_run(store)
+        await store.events.append(PoolId(run_id), [NewEvent(type="X")] * 4)
+        events = [*await store.events.read(PoolId(run_id), 0)]
+        snowflake.fail("INSERT INTO events", number=630, sqlstate="57014", message="reached its statement timeout")
+
+        await export_runs(file, there, [run_id], Silent())
+
+    async with open_store(there) as exported:
+        assert [*await exported.events.read(PoolId(run_id), 0)] == events
+
+
 async def test_a_copied_store_gives_no_job_number_twice(snowflake: SnowflakeServer, tmp_path: Path) -> None:
     source, there = await furnished(f"sqlite:///{tmp_path}/full.db"), snowflake.new_database()
     await copy_store(source, there, CopyOptions(live=True), Silent())

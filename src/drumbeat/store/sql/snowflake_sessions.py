@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, MissingExtra, StoreUnavailable
+from drumbeat.store.sql.database import TransactionTooLong
 from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
 from drumbeat.store.sql.snowflake_transaction import LOCK_WAIT
 
@@ -19,6 +20,7 @@ T = TypeVar("T")
 
 MISSING = 2003  #: error number: there is no such table
 LOCKED = frozenset({625})  #: error numbers: another transaction did not release a lock in time
+_TIMED_OUT = 630  #: error number: a statement took longer than STATEMENT_TIMEOUT_IN_SECONDS
 #: error numbers: the session is too old or was closed; 250001 if the connector could not renew it
 EXPIRED = frozenset({250001, 390104, *range(390110, 390116)})
 _REFUSED_SIGN_INS = frozenset({*range(390100, 390500), 394400}) - EXPIRED
@@ -93,7 +95,8 @@ class SnowflakeSessions:
             return StoreUnavailable(
                 f"Snowflake at {self.location}: waited too long for another transaction ({number}); try again"
             )
-        return StoreUnavailable(f"Snowflake at {self.location}: {message} ({number})")
+        kind = TransactionTooLong if number == _TIMED_OUT else StoreUnavailable
+        return kind(f"Snowflake at {self.location}: {message} ({number})")
 
     def _without_secrets(self, text: str) -> str:
         return text.replace(self._sign_in.secret, "***") if self._sign_in.secret else text
