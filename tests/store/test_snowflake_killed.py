@@ -15,7 +15,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import heartbeat, joined, new_pool
 from drumbeat.store.sql import snowflake_sessions, snowflake_transaction
-from drumbeat.store.sql.database import Script
+from drumbeat.store.sql.database import Script, TransactionTooLong
 from drumbeat.store.sql.snowflake import SnowflakeDatabase
 from drumbeat.store.sql.snowflake_transaction import abort_abandoned, transaction_name
 from drumbeat.store.sql.store import SqlStore
@@ -171,6 +171,6 @@ async def test_a_late_commit_of_a_transaction_that_nobody_aborted_counts(snowfla
 
 
 async def refused(write: Awaitable[object]) -> str:
-    with pytest.raises(StoreUnavailable) as caught:
+    with pytest.raises(TransactionTooLong) as caught:
         await write
     return str(caught.value)

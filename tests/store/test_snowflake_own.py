@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -25,7 +26,7 @@ from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed
 from drumbeat.store.contract.templates import template
 from drumbeat.store.copy import copy_store, export_runs
 from drumbeat.store.interface import CopyOptions, RunChange
-from drumbeat.store.sql import snowflake_sessions
+from drumbeat.store.sql import snowflake as snowflake_store, snowflake_sessions
 from servers.snowflake import USER, SnowflakeServer
 from store.copied import Silent, as_copied, dump, furnished
 
@@ -153,6 +154,81 @@ async def test_a_failed_statement_undoes_the_whole_script(snowflake: SnowflakeSe
     assert (await joined(store, home)).worker_id == W1
 
 
+# Sessions
+
+
+async def test_after_sessions_have_expired_the_store_signs_in_again(snowflake: SnowflakeServer, store: Store) -> None:
+    """Also where several sessions were idle, and for reading and writing."""
+    home = await store.pools.create(new_pool())
+    await asyncio.gather(*(store.pools.get(home.pool_id) for _ in range(4)))
+    snowflake.command("end_sessions")
+
+    await asyncio.gather(*(store.events.append(home.pool_id, [NewEvent(type="X")]) for _ in range(3)))
+
+    assert [event.sequence_id for event in await store.events.read(home.pool_id, 0)] == [1, 2, 3]
+    assert (await store.pools.get(home.pool_id)).pool_id == home.pool_id
+
+
+@pytest.mark.parametrize("number", [390104, 390111])
+async def test_a_write_is_repeated_if_its_session_expired_before_it_began(
+    snowflake: SnowflakeServer, store: Store, number: int
+) -> None:
+    home = await store.pools.create(new_pool())
+    snowflake.fail("^BEGIN", number=number, sqlstate="08001", message="expired")
+
+    await store.events.append(home.pool_id, [NewEvent(type="X")])
+
+    assert len(await store.events.read(home.pool_id, 0)) == 1
+
+
+async def test_a_write_is_not_repeated_if_its_session_expired_after_it_began(snowflake: SnowflakeServer, store: Store) -> None:
+    home = await store.pools.create(new_pool())
+    snowflake.fail("INSERT INTO events", number=390111, sqlstate="08001", message="expired")
+
+    with pytest.raises(StoreUnavailable, match="390111"):
+        await store.events.append(home.pool_id, [NewEvent(type="X")])
+
+    await store.events.append(home.pool_id, [NewEvent(type="Y")])
+    assert [event.type for event in await store.events.read(home.pool_id, 0)] == ["Y"]
+
+
+async def test_a_session_that_expires_again_at_once_is_an_error(snowflake: SnowflakeServer, store: Store) -> None:
+    snowflake.fail("^BEGIN", number=390111, sqlstate="08001", message="expired", times=2)
+
+    with pytest.raises(StoreUnavailable, match="390111"):
+        await store.pools.create(new_pool())
+
+
+@pytest.mark.parametrize(("tables", "of_hybrid_tables"), [("hybrid", True), ("standard", False)])
+async def test_sessions_set_parameters_of_hybrid_tables_only_if_there_are_such_tables(
+    snowflake: SnowflakeServer, tables: str, of_hybrid_tables: bool
+) -> None:
+    """Accounts without hybrid tables may not know them."""
+    before = {each["id"] for each in snowflake.state()["sessions"]}
+
+    async with open_store(f"{snowflake.new_database()}&tables={tables}", create=True):
+        [*opened] = [each for each in snowflake.state()["sessions"] if each["id"] not in before]
+
+    assert opened
+    for each in opened:
+        assert ("HYBRID_TABLE_LOCK_TIMEOUT" in each["parameters"]) is of_hybrid_tables
+        assert ("READ_LATEST_WRITES" in each["parameters"]) is of_hybrid_tables
+        assert "LOCK_TIMEOUT" in each["parameters"]
+
+
+async def test_a_lock_that_is_refused_at_once_is_asked_for_again_after_a_pause(
+    snowflake: SnowflakeServer, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snowflake refuses the 21st session that waits for a lock without letting it wait."""
+    pauses: list[str] = []
+    monkeypatch.setattr(snowflake_store, "_pause", lambda: pauses.append("pause"))
+    snowflake.fail("UPDATE locks", number=625, sqlstate="57014", message="exceeds the 20 statements limit", times=3)
+
+    await store.pools.create(new_pool())
+
+    assert pauses == ["pause"] * 3
+
+
 # Signing in
 
 
@@ -248,6 +324,69 @@ async def test_a_store_is_copied_to_snowflake_and_back(snowflake: SnowflakeServe
 
     assert (list(to.different), list(again.different), list(fro.different)) == ([], [], [])
     assert await dump(back) == as_copied(await dump(source))
+
+
+async def test_a_full_chunk_of_a_copy_is_not_uploaded_to_a_stage(snowflake: SnowflakeServer, tmp_path: Path) -> None:
+    """The role has no privilege to create a stage; to create one would also end the transaction."""
+    file = tmp_path / "wide.db"
+    async with open_store(f"sqlite:///{file}", create=True) as store:
+        await store.pools.create(pool("p", PoolKind.JOBS))
+    with sqlite3.connect(file) as jobs:
+        rows = [(n, "p", "t", "{}", 1) for n in range(1, 1401)]
+        jobs.executemany("INSERT INTO jobs (seq, pool_id, type, payload, created_at) VALUES (?, ?, ?, ?, ?)", rows)
+    jobs.close()
+    there = snowflake.new_database()
+    snowflake.forget()
+
+    copied = await copy_store(f"sqlite:///{file}", there, CopyOptions(), Silent())
+
+    assert list(copied.different) == []
+    assert [each.target_rows for each in copied.tables if each.table == "jobs"] == [1400]
+    assert [each for each in sent(snowflake) if "STAGE" in each.upper() or "SYSTEM$BIND" in each.upper()] == []
+
+
+async def test_a_copy_goes_on_with_fewer_rows_after_a_transaction_that_took_too_long(
+    snowflake: SnowflakeServer, tmp_path: Path
+) -> None:
+    file = f"sqlite:///{tmp_path}/jobs.db"
+    async with open_store(file, create=True) as store:
+        await pushed(store, await store.pools.create(pool("p", PoolKind.JOBS)), *range(9))
+    snowflake.fail("INSERT INTO jobs", number=630, sqlstate="57014", message="reached its statement timeout", times=2)
+    said = Silent()
+
+    copied = await copy_store(file, snowflake.new_database(), CopyOptions(), said)
+
+    assert list(copied.different) == []
+    assert [line for line in said.lines if "too long" in line] == [
+        "writing 9 rows of table jobs took too long: writing 4 at a time",
+        "writing 4 rows of table jobs took too long: writing 2 at a time",
+    ]
+
+
+async def test_a_copy_of_one_row_that_takes_too_long_is_an_error(snowflake: SnowflakeServer, tmp_path: Path) -> None:
+    file = f"sqlite:///{tmp_path}/jobs.db"
+    async with open_store(file, create=True) as store:
+        await pushed(store, await store.pools.create(pool("p", PoolKind.JOBS)), *range(2))
+    snowflake.fail("INSERT INTO jobs", number=630, sqlstate="57014", message="reached its statement timeout", times=-1)
+
+    with pytest.raises(StoreUnavailable, match="reached its statement timeout"):
+        await copy_store(file, snowflake.new_database(), CopyOptions(), Silent())
+
+
+async def test_an_export_goes_on_with_fewer_rows_after_a_transaction_that_took_too_long(
+    snowflake: SnowflakeServer, tmp_path: Path
+) -> None:
+    file, there = f"sqlite:///{tmp_path}/runs.db", snowflake.new_database()
+    async with open_store(file, create=True) as store:
+        run_id = await ended_run(store)
+        await store.events.append(PoolId(run_id), [NewEvent(type="X")] * 4)
+        events = [*await store.events.read(PoolId(run_id), 0)]
+        snowflake.fail("INSERT INTO events", number=630, sqlstate="57014", message="reached its statement timeout")
+
+        await export_runs(file, there, [run_id], Silent())
+
+    async with open_store(there) as exported:
+        assert [*await exported.events.read(PoolId(run_id), 0)] == events
 
 
 async def test_a_copied_store_gives_no_job_number_twice(snowflake: SnowflakeServer, tmp_path: Path) -> None:

@@ -119,6 +119,18 @@ def test_many_rows_go_in_one_statement_each_time() -> None:
     assert json.loads(cursor.sent[0][1][0]) == [[1, "x"], [2, None]]
 
 
+def test_no_statement_has_so_many_values_that_the_connector_would_upload_them() -> None:
+    cursor = Cursor(1250, 750)
+    names = tuple(f"c{n}" for n in range(48))
+    insert = Query("q", (SqlStatement(f"INSERT INTO t VALUES ({', '.join(f':{name}' for name in names)})", names),))
+
+    rows = run_query(cursor, insert, Bulk(table="t", columns=names, records=[(n,) * 48 for n in range(2000)]))
+
+    assert [len(records) for _, records in cursor.sent] == [1250, 750]
+    assert [records[0][0] for _, records in cursor.sent] == [0, 1250]
+    assert rows[0]["new"] == 2000
+
+
 def test_values_come_back_as_from_other_stores() -> None:
     assert plain((Decimal("12"), Decimal("0.5"), bytearray(b"x"), None, "t")) == (12, 0.5, b"x", None, "t")
 

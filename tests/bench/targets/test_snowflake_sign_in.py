@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -178,6 +179,48 @@ class TestAddress:
         found = address_of(WHERE, {"SNOWFLAKE_PRIVATE_KEY_PATH": "/keys/rsa.p8", "SNOWFLAKE_PRIVATE_KEY_PASSPHRASE": PHRASE})
 
         assert (found.authenticator, str(found.private_key_file), found.secret) == ("key_pair", "/keys/rsa.p8", PHRASE)
+
+    @pytest.mark.parametrize(
+        ("password", "options", "environment", "signs_in"),
+        [
+            ("own", "", {}, {"password": "own"}),
+            ("own", "&authenticator=oauth", {}, {"token": "own"}),
+            ("own", "&private_key_file=/keys/own.p8", {}, {"private_key_file": "/keys/own.p8", "private_key_password": "own"}),
+            ("", "", {"DRUMBEAT_TARGET_PASSWORD": "own"}, {"password": "own"}),
+            (
+                "",
+                "&private_key_file=/keys/own.p8",
+                {"DRUMBEAT_TARGET_PASSWORD": "own"},
+                {"private_key_file": "/keys/own.p8", "private_key_password": "own"},
+            ),
+            ("", "", {}, {"private_key_file": "/keys/rsa.p8", "private_key_password": PHRASE}),
+            ("", "&private_key_file=/keys/own.p8", {}, {"private_key_file": "/keys/own.p8", "private_key_password": PHRASE}),
+            ("", "&authenticator=password", {}, {"password": "other"}),
+        ],
+    )
+    def test_a_key_in_the_environment_does_not_replace_the_connections_own_secret(
+        self, password: str, options: str, environment: dict[str, str], signs_in: dict[str, str]
+    ) -> None:
+        """``password``: of the URL, which is where a stored connection's secret is put."""
+        of_others = {
+            "SNOWFLAKE_PRIVATE_KEY_PATH": "/keys/rsa.p8",
+            "SNOWFLAKE_PRIVATE_KEY_PASSPHRASE": PHRASE,
+            "SNOWFLAKE_PASSWORD": "other",
+        }
+        url = WHERE.replace("ANNA", f"ANNA:{password}" if password else "ANNA") + options
+
+        given = address_of(url, of_others | environment).connect_options()
+
+        secrets = ("password", "token", "private_key", "private_key_file", "private_key_password")
+        assert {name: given[name] for name in secrets if name in given} == signs_in
+
+    def test_a_connections_own_key_is_used_also_if_the_environment_has_another(self, key: rsa.RSAPrivateKey) -> None:
+        url = WHERE.replace("ANNA", f"ANNA:{quote(pem(key), safe='')}") + "&authenticator=key_pair"
+
+        given = address_of(url, {"SNOWFLAKE_PRIVATE_KEY_PATH": "/keys/rsa.p8"}).connect_options()
+
+        assert given["private_key"] == private_key(pem(key), "here")
+        assert "private_key_file" not in given
 
     def test_a_secret_is_in_no_text_of_an_address(self) -> None:
         found = address_of(WHERE.replace("ANNA@", "ANNA:secret-4711@"), {})

@@ -22,6 +22,7 @@ from drumbeat.bench.model import (
 )
 from drumbeat.bench.targets.interface import Column, TableDescription, Target
 from drumbeat.bench.targets.postgres import PostgresTarget
+from drumbeat.bench.targets.snowflake import SnowflakeTarget
 from drumbeat.bench.workloads.columns import SqlDialect, dialect_of
 from drumbeat.bench.workloads.sql_generation import PRESETS, Generated, Subject, generate, scaled_weights
 from drumbeat.bench.workloads.value_pools import ValuePools, sample_pools
@@ -208,6 +209,17 @@ def test_a_text_too_short_to_be_new_each_time_is_no_key_to_insert() -> None:
     assert result.left_out[Kind.INSERT] == "no new values can be generated for its key id of type char(8)"
 
 
+@pytest.mark.parametrize("key", [b"\x00\xff", bytearray(b"\x00\xff")])
+def test_a_key_of_bytes_is_not_looked_up(key: bytes | bytearray) -> None:
+    """Values are sent as text, which would not find such a row."""
+    table = a_table(column("id", TEXT, "binary(16)", nullable=False), NOTE, AT, bounds=None)
+    result = made(table, ValuePools(keys=(key,), ranges=(1,)))
+
+    reason = "its key id of type binary(16) holds bytes, which cannot be sent as values"
+    assert result.left_out[Kind.POINT_LOOKUP] == result.left_out[Kind.UPDATE] == reason
+    assert set(operations(result)) == {Kind.RANGE_SCAN}
+
+
 def test_without_a_number_for_a_key_and_without_a_time_there_is_no_scan() -> None:
     result = made(a_table(column("id", TEXT, "text", nullable=False), NOTE, bounds=None), ValuePools(keys=("a",)))
 
@@ -299,3 +311,26 @@ async def test_postgresqls_own_types_are_looked_up_inserted_and_changed(postgres
     assert (result.left_out, driven.failed, list(driven.samples)) == ({}, 0, [])
     assert set(driven.rows(Kind.POINT_LOOKUP)) == {1}
     assert 100 in driven.rows(Kind.RANGE_SCAN)
+
+
+async def test_snowflakes_own_types_are_inserted_and_changed(snowflake_url: str) -> None:
+    """What cannot be generated stays null: times, bytes and documents."""
+    async with SnowflakeTarget(snowflake_url) as target:
+        await target.define(
+            [
+                "CREATE TABLE odd (id NUMBER(18) PRIMARY KEY, is_new BOOLEAN NOT NULL, born DATE, seen TIMESTAMP_TZ, at TIME,"
+                " code BINARY, doc VARIANT, price NUMBER(8,2), note VARCHAR(9))",
+                "INSERT INTO odd (id, is_new, born) SELECT n, TRUE, CURRENT_DATE FROM (VALUES (1), (2), (3)) AS t (n)",
+            ]
+        )
+        description = await target.describe("odd")
+        result = generate("odd", Subject(table=description, words=dialect_of("snowflake")), PRESETS["write-only"])
+        await target.check(result.load)
+        driven = await drive(target, result.load, operations=20)
+        kept = await target.fetch("SELECT COUNT(*), COUNT(at), COUNT(code), COUNT(doc), COUNT(note) FROM odd WHERE id > 3")
+
+    assert (result.left_out, driven.failed, list(driven.samples)) == ({}, 0, [])
+    [(rows, *filled, notes)] = kept
+    assert rows > 0
+    assert filled == [0, 0, 0]
+    assert notes == rows

@@ -80,7 +80,7 @@ class Emulator:
                         {"name": "AUTOCOMMIT", "value": session.autocommit},
                         {"name": "TIMEZONE", "value": "Etc/UTC"},
                         {"name": "CLIENT_SESSION_KEEP_ALIVE_HEARTBEAT_FREQUENCY", "value": 3600},
-                        {"name": "CLIENT_STAGE_ARRAY_BINDING_THRESHOLD", "value": 0},
+                        {"name": "CLIENT_STAGE_ARRAY_BINDING_THRESHOLD", "value": 65_280},
                     ],
                     "sessionInfo": names,
                 },
@@ -96,6 +96,7 @@ class Emulator:
         for session in self.account.sessions.values():
             if token in (session.master_token, session.token):
                 data = {"sessionToken": session.token, "masterToken": session.master_token, "validityInSecondsST": 3600}
+                data["sessionId"] = session.id
                 return JSONResponse({"data": {**data, "validityInSecondsMT": 14400}, "success": True})
         return _refused(Refusal(390104, "08001", "User must login again to access the service."), 401)
 

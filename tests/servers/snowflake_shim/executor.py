@@ -325,6 +325,8 @@ class Executor:
         await self.end_transaction(session, commit=True)
         kind, name, keys = None, list[str](), list[str]()
         words = [token.upper for token in found[:8]]
+        if "STAGE" in words:
+            raise Refusal(3001, "42501", "SQL access control error:\nInsufficient privileges to operate on schema.")
         if found[0].upper == "CREATE" and "TABLE" in words[:6]:
             definition = rewrite.create_table(sql)
             sql, kind, name, keys = definition.sql, definition.kind, definition.name, definition.keys

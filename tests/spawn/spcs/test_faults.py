@@ -36,6 +36,19 @@ async def spawner(account: SpcsAccount, clock: LeapingClock) -> AsyncIterator[Sp
             await spawner.terminate(P, one.worker_id)
 
 
+@pytest.mark.parametrize("errno", [250001, 390104, 390110, 390111, 390112, 390113, 390114, 390115])
+async def test_after_its_session_has_expired_it_signs_in_again(account: SpcsAccount, clock: LeapingClock, errno: int) -> None:
+    """250001: the connector could not renew the session."""
+    async with spawner_at(account, clock, sessions=1) as spawner:
+        await spawner.list(P)
+        before = len(account.sign_ins)
+        account.faults.append(Answers(operation=SHOW, errno=errno, sqlstate="08001", message="Failed to refresh session"))
+
+        assert await spawner.list(P) == []
+
+    assert len(account.sign_ins) == before + 1
+
+
 class TestStarts:
     @pytest.mark.parametrize(
         "fault",

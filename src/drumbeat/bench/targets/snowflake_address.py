@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from drumbeat.bench.driver.session import PASSWORD_VARIABLE
 from drumbeat.core.errors import InvalidSettings
@@ -90,6 +90,7 @@ class SnowflakeAddress:
 
 def address_of(url: str, environment: Mapping[str, str] = os.environ) -> SnowflakeAddress:
     """Read a snowflake:// URL. Parts missing in the URL come from the environment: SNOWFLAKE_ACCOUNT, SNOWFLAKE_USER and so on.
+    A private key in the environment is used only if the connection has no secret or key of its own.
 
     Raises InvalidSettings, with a message that never shows a secret.
     """
@@ -104,12 +105,13 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Snowfla
     def given(name: str, said: str | None) -> str | None:
         return said or environment.get(f"SNOWFLAKE_{name}") or None
 
-    key_file = given("PRIVATE_KEY_PATH", options.get("private_key_file"))
-    secret = _secret(parts, environment)
+    own_secret = unquote(parts.password or "") or environment.get(PASSWORD_VARIABLE, "")
+    key_file = options.get("private_key_file") or (None if own_secret else given("PRIVATE_KEY_PATH", None))
+    secret = own_secret or environment.get("SNOWFLAKE_PASSWORD", "")
     authenticator = _authenticator(options.get("authenticator"), key_file, secret)
-    uses_key = authenticator == "key_pair"
-    if uses_key and key_file and not parts.password:
-        secret = environment.get("SNOWFLAKE_PRIVATE_KEY_PASSPHRASE", "")
+    used_file = key_file if authenticator == "key_pair" else None
+    if used_file:
+        secret = own_secret or environment.get("SNOWFLAKE_PRIVATE_KEY_PASSPHRASE", "")
     return SnowflakeAddress(
         account=_account(given("ACCOUNT", unquote(parts.netloc.rpartition("@")[2]))),
         user=_required("USER", given("USER", unquote(parts.username or ""))),
@@ -120,14 +122,10 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Snowfla
         role=given("ROLE", options.get("role")),
         authenticator=authenticator,
         secret=secret,
-        private_key_file=user_path(key_file, "expected the path of a private key") if key_file and uses_key else None,
+        private_key_file=user_path(used_file, "expected the path of a private key") if used_file else None,
         tables=_one_of("tables", options.get("tables", "standard").lower(), TABLE_KINDS),
         place=_place(options),
     )
-
-
-def _secret(parts: SplitResult, environment: Mapping[str, str]) -> str:
-    return unquote(parts.password or "") or environment.get(PASSWORD_VARIABLE, "") or environment.get("SNOWFLAKE_PASSWORD", "")
 
 
 def _authenticator(said: str | None, key_file: str | None, secret: str) -> str:

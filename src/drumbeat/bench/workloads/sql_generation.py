@@ -216,9 +216,12 @@ _MAKERS: Mapping[Kind, Callable[[Subject], Made]] = {
 
 
 def _existing_key(subject: Subject) -> Value | str:
-    """Return a source of existing keys: sampled keys if there are any, else all numbers from the lowest to the highest key."""
+    """Return a source of existing keys: sampled keys if there are any, else all numbers from the lowest to the highest key. If
+    there is none, return the reason as text."""
     table, key = subject.table, subject.key
     sampled = subject.pools.keys or subject.pools.rows.get(table.key or "", ())
+    if key is not None and sampled and isinstance(sampled[0], bytes | bytearray | memoryview):
+        return f"its key {key.name} of type {key.native_type} holds bytes, which cannot be sent as values"
     if key is not None and sampled:
         return PoolValue(values=sampled, type=key.type)
     if key is None or table.key_low is None or table.key_high is None:

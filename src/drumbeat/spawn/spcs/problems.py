@@ -10,7 +10,8 @@ from drumbeat.core.errors import SpawnCause, SpawnError, Unanswered
 _LONGEST = 500
 _EXISTS: Final = 2002
 _MISSING: Final = frozenset({2003, 2043})
-_EXPIRED: Final = frozenset({390_104, 390_111, 390_112, 390_114})  #: the session or its token is over: sign in again
+#: the session is too old or was closed: sign in again. 250001: the connector could not renew it
+_EXPIRED: Final = frozenset({250_001, 390_104, *range(390_110, 390_116)})
 _CAUSES: Mapping[int, SpawnCause] = {
     3001: SpawnCause.AUTH,  # insufficient privileges
     666: SpawnCause.NO_MONEY,  # the account is suspended

@@ -18,12 +18,12 @@ from uuid import uuid4
 from drumbeat.core.errors import InvalidInput, Refused, StoreCorrupt, StoreNotReady
 from drumbeat.store.interface import CopiedTable, CopyObserver, CopyOptions, CopyReport
 from drumbeat.store.sql.checksum import Checksum
-from drumbeat.store.sql.database import Bulk, Database, Row, Rows, Script, Snapshot
+from drumbeat.store.sql.database import Bulk, Database, Row, Rows, Script, Snapshot, TransactionTooLong
 from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
 from drumbeat.store.sql.queries import SqlTable, json_columns
 from drumbeat.store.sql.rows import instant, load
 
-CHUNK_ROWS = 2_000  #: most rows in one transaction
+CHUNK_ROWS = 2_000  #: most rows in one transaction; fewer if a transaction with so many took too long
 CHUNK_BYTES = 4_000_000  #: a transaction that has more bytes than this gets no further row
 _NAMED = 3  #: the most workers or controllers that an error names
 
@@ -64,6 +64,7 @@ class StoreCopy:
     _restarted: list[str] = field(default_factory=list)
     _kept: int = 0
     _done: int = 0
+    _chunk_rows: int = CHUNK_ROWS
 
     async def run(self, options: CopyOptions) -> CopyReport:
         """Copy all tables and verify them, or only verify. A copy raises Refused if the target has rows, or if the source is in
@@ -177,6 +178,7 @@ class StoreCopy:
         ``kept``: the checksum of the target's rows. Raises _SourceChanged unless they are the first rows of the source.
         """
         checksum, chunk, size, places = Checksum(), list[tuple[Any, ...]](), 0, table.json_places
+        self._chunk_rows = CHUNK_ROWS
         async with aclosing(snapshot.stream(f"copy_rows_{table.name}")) as batches:
             async for batch in batches:
                 for row in table.changed(batch):
@@ -186,7 +188,7 @@ class StoreCopy:
                         size += length
                     elif checksum.rows == kept.rows and checksum != kept:
                         raise _SourceChanged
-                    if len(chunk) >= CHUNK_ROWS or size >= CHUNK_BYTES:
+                    if len(chunk) >= self._chunk_rows or size >= CHUNK_BYTES:
                         await self._write(table, chunk)
                         chunk, size = [], 0
         if checksum.rows < kept.rows:
@@ -198,6 +200,13 @@ class StoreCopy:
     async def _write(self, table: _Table, rows: Sequence[tuple[Any, ...]]) -> None:
         try:
             await self.target.transact(self._insert(table, rows))
+        except TransactionTooLong:
+            if len(rows) == 1:
+                raise
+            half = self._chunk_rows = len(rows) // 2
+            self.observer.say(f"writing {len(rows):,} rows of table {table.name} took too long: writing {half:,} at a time")
+            await self._write(table, rows[:half])
+            await self._write(table, rows[half:])
         except InvalidInput as exc:
             if len(rows) == 1:
                 key = dict(zip(table.description.columns, rows[0], strict=True))

@@ -50,6 +50,10 @@ class Deadlock(StoreUnavailable):
     """Two transactions waited for each other, and the database rolled this one back. It can be tried again."""
 
 
+class TransactionTooLong(StoreUnavailable):
+    """A transaction took longer than the database allows, and was rolled back. One with fewer rows may succeed."""
+
+
 Rows = Sequence[Row]
 Step = tuple[str, Values | Bulk | MayConflict]
 Script = Generator[Step, Rows, T]

@@ -13,7 +13,7 @@ from drumbeat.core.errors import NotFound, Refused
 from drumbeat.core.run import RUN_ENDED, RunId, RunStatus
 from drumbeat.store.interface import CopyObserver, ExportedRun
 from drumbeat.store.sql.copying import table_descriptions
-from drumbeat.store.sql.database import Bulk, Database, Row, Script
+from drumbeat.store.sql.database import Bulk, Database, Row, Script, TransactionTooLong
 from drumbeat.store.sql.queries import SqlTable
 
 _CHUNK_ROWS = 2_000
@@ -88,13 +88,19 @@ class RunExport:
         return ExportedRun(run_id=run_id, rows=self._rows - before)
 
     async def _copy(self, run_id: RunId, table: SqlTable) -> None:
-        offset, values = 0, {"run_id": run_id, "limit": _CHUNK_ROWS}
-        while rows := await self.source.read(f"run_rows_{table.name}", {**values, "offset": offset}):
-            await self.target.transact(_insert(table, rows))
+        offset, limit = 0, _CHUNK_ROWS
+        while rows := await self.source.read(f"run_rows_{table.name}", {"run_id": run_id, "limit": limit, "offset": offset}):
+            try:
+                await self.target.transact(_insert(table, rows))
+            except TransactionTooLong:
+                if len(rows) == 1:
+                    raise
+                limit = len(rows) // 2
+                continue
             offset += len(rows)
             self._rows += len(rows)
             self.observer.progress("exported", self._rows)
-            if len(rows) < _CHUNK_ROWS:
+            if len(rows) < limit:
                 break
 
 

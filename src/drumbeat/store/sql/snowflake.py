@@ -6,6 +6,7 @@ tables). Only heartbeats and lease renewals do without this lock. If a process i
 session that waits for the lock; see ``snowflake_transaction``.
 """
 
+import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values
 from drumbeat.store.sql.queries import Query, SqlTable, load_queries, load_table_queries
 from drumbeat.store.sql.snowflake_dialect import dialect
 from drumbeat.store.sql.snowflake_queue import ProcessNotify, SnowflakeQueue
-from drumbeat.store.sql.snowflake_sessions import LOCKED, MISSING, SnowflakeSessions, driver, roll_back
+from drumbeat.store.sql.snowflake_sessions import EXPIRED, LOCKED, MISSING, SessionExpired, SnowflakeSessions, driver, roll_back
 from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
 from drumbeat.store.sql.snowflake_statements import plain, run_query
 from drumbeat.store.sql.snowflake_transaction import SnowflakeTransaction, abort_abandoned, transaction_name
@@ -26,6 +27,7 @@ from drumbeat.store.sql.snowflake_transaction import SnowflakeTransaction, abort
 T = TypeVar("T")
 
 _STREAMED_ROWS = 500
+_LONGEST_PAUSE = 0.5  #: seconds before a lock is asked for again
 _TABLES = ("hybrid", "standard")
 _SHORTEST_BEAT = timedelta(seconds=5)
 _LIMITS = (
@@ -64,7 +66,7 @@ class SnowflakeDatabase:
         self._dialect = dialect(hybrid=tables == "hybrid")
         self._queries = load_queries(self._dialect)
         self._open: Callable[[], SnowflakeSessions] = lambda: SnowflakeSessions(
-            sign_in, connections, command_timeout, connect_timeout
+            sign_in, connections, command_timeout, connect_timeout, hybrid=tables == "hybrid"
         )
         self.sessions = self._open()
         self._patience = command_timeout
@@ -144,11 +146,17 @@ class SnowflakeDatabase:
         return rows
 
     def _until_unlocked(self, session: Any, first: Callable[[SnowflakeTransaction], None]) -> SnowflakeTransaction:
-        """Begin a transaction and run its first statements. Tries again while another transaction holds a lock they need."""
+        """Begin a transaction and run its first statements. Tries again while another transaction holds a lock they need.
+        Raises SessionExpired if the session cannot begin a transaction any more."""
         deadline = time.monotonic() + self._patience.total_seconds()
         while True:
             transaction = SnowflakeTransaction(session, self._transaction_name)
-            transaction.begin()
+            try:
+                transaction.begin()
+            except driver().Error as exc:
+                if exc.errno in EXPIRED:
+                    raise SessionExpired(exc) from exc
+                raise
             try:
                 first(transaction)
                 return transaction
@@ -156,6 +164,7 @@ class SnowflakeDatabase:
                 if exc.errno not in LOCKED or time.monotonic() > deadline:
                     raise
             self._abort_abandoned(session)
+            _pause()
 
     def _abort_abandoned(self, session: Any) -> None:
         roll_back(session)
@@ -199,6 +208,11 @@ class _SnowflakeReads:
         cursor = await self._sessions.run(lambda session: session.cursor().execute(statement.text))
         while rows := await self._sessions.run(lambda _: cursor.fetchmany(_STREAMED_ROWS)):
             yield [plain(row) for row in rows]
+
+
+def _pause() -> None:
+    """Wait before a lock is asked for again: if many sessions wait for it already, Snowflake refuses another one at once."""
+    time.sleep(random.uniform(_LONGEST_PAUSE / 2, _LONGEST_PAUSE))  # noqa: S311 - nothing is secret
 
 
 def _only(query: str, values: Values | Bulk | MayConflict) -> Script[Rows]:

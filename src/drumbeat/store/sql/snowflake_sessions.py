@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, MissingExtra, StoreUnavailable
+from drumbeat.store.sql.database import TransactionTooLong
 from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
 from drumbeat.store.sql.snowflake_transaction import LOCK_WAIT
 
@@ -19,19 +20,32 @@ T = TypeVar("T")
 
 MISSING = 2003  #: error number: there is no such table
 LOCKED = frozenset({625})  #: error numbers: another transaction did not release a lock in time
-_EXPIRED = frozenset(range(390110, 390116))  #: the session is too old; the next call opens another one
-_REFUSED_SIGN_INS = frozenset({*range(390100, 390500), 394400}) - _EXPIRED
+_TIMED_OUT = 630  #: error number: a statement took longer than STATEMENT_TIMEOUT_IN_SECONDS
+#: error numbers: the session is too old or was closed; 250001 if the connector could not renew it
+EXPIRED = frozenset({250001, 390104, *range(390110, 390116)})
+_REFUSED_SIGN_INS = frozenset({*range(390100, 390500), 394400}) - EXPIRED
 _NO_PRIVILEGE = frozenset({3001, 3540, 90105})
 _NO_HYBRID_TABLES = frozenset({391420, 391421, 391402})
 _BAD_VALUES = frozenset({100038, 100069, 100078, 100071, 100132, 100090})
+
+
+class SessionExpired(Exception):
+    """A session had expired before the work changed anything, so another session can do the work."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class SnowflakeSessions:
     """Sessions for reading and for writing; up to ``most`` are used at a time, each by one thread. After an error a session is
     rolled back and used again, or closed if the rollback fails."""
 
-    def __init__(self, sign_in: SnowflakeSignIn, most: int, command_timeout: timedelta, connect_timeout: timedelta) -> None:
+    def __init__(
+        self, sign_in: SnowflakeSignIn, most: int, command_timeout: timedelta, connect_timeout: timedelta, *, hybrid: bool
+    ) -> None:
         self._sign_in = sign_in
+        self._hybrid = hybrid
         self._timeouts = (command_timeout, connect_timeout)
         self._idle: dict[bool, queue.LifoQueue[Any]] = {writing: queue.LifoQueue() for writing in (False, True)}
         self._threads = ThreadPoolExecutor(max_workers=most, thread_name_prefix="snowflake")
@@ -45,7 +59,9 @@ class SnowflakeSessions:
     async def run(self, work: Callable[[Any], T], *, writing: bool = False) -> T:
         """Run blocking work with a session, in a thread. Errors of the connector are translated to Drumbeat's errors.
 
-        With ``writing``, the work must commit its transaction; without it, the session commits after each statement.
+        With ``writing``, the work must commit its transaction; without it, the session commits after each statement. If the
+        session has expired, the work is done again with a new one: without ``writing`` always, with it if the work raises
+        SessionExpired.
         """
         if self._closing.is_set():
             raise StoreUnavailable("this store is closed; open it before use")
@@ -79,22 +95,32 @@ class SnowflakeSessions:
             return StoreUnavailable(
                 f"Snowflake at {self.location}: waited too long for another transaction ({number}); try again"
             )
-        return StoreUnavailable(f"Snowflake at {self.location}: {message} ({number})")
+        kind = TransactionTooLong if number == _TIMED_OUT else StoreUnavailable
+        return kind(f"Snowflake at {self.location}: {message} ({number})")
 
     def _without_secrets(self, text: str) -> str:
         return text.replace(self._sign_in.secret, "***") if self._sign_in.secret else text
 
     def _work(self, work: Callable[[Any], T], writing: bool) -> T:
         try:
-            session = self._take(writing)
             try:
-                result = work(session)
-            except BaseException:
-                self._give_back(session, writing, usable=_is_usable(session))
-                raise
-            self._give_back(session, writing, usable=True)
+                return self._use(self._take(writing), work, writing)
+            except SessionExpired:
+                return self._use(self._connect(writing), work, writing)
+        except SessionExpired as expired:
+            raise self.translated(expired.error) from expired.error
         except driver().Error as exc:
             raise self.translated(exc) from exc
+
+    def _use(self, session: Any, work: Callable[[Any], T], writing: bool) -> T:
+        try:
+            result = work(session)
+        except BaseException as exc:
+            self._give_back(session, writing, usable=_is_usable(session))
+            if not writing and isinstance(exc, driver().Error) and exc.errno in EXPIRED:
+                raise SessionExpired(exc) from exc
+            raise
+        self._give_back(session, writing, usable=True)
         return result
 
     def _take(self, writing: bool) -> Any:
@@ -112,6 +138,7 @@ class SnowflakeSessions:
 
     def _connect(self, writing: bool) -> Any:
         command, connect = (round(timeout.total_seconds()) for timeout in self._timeouts)
+        of_hybrid_tables = {"HYBRID_TABLE_LOCK_TIMEOUT": LOCK_WAIT, "READ_LATEST_WRITES": True}
         return driver().connect(
             **self._sign_in.parameters(),
             paramstyle="qmark",
@@ -121,11 +148,10 @@ class SnowflakeSessions:
             enable_server_session_keep_alive_auto_detection=False,
             session_parameters={
                 "LOCK_TIMEOUT": LOCK_WAIT,
-                "HYBRID_TABLE_LOCK_TIMEOUT": LOCK_WAIT,
                 "STATEMENT_TIMEOUT_IN_SECONDS": 10 * command,
-                "READ_LATEST_WRITES": True,
                 "QUERY_TAG": "drumbeat-store",
                 "TIMEZONE": "UTC",
+                **(of_hybrid_tables if self._hybrid else {}),
             },
         )
 

@@ -15,6 +15,7 @@ from drumbeat.store.sql.rows import dump
 _CONDITION = re.compile(r"/\*if (any|none|:\w+)\*/\s*")
 _VALUE = re.compile(r"(?P<limit>\b(?:LIMIT|OFFSET) )?(?<![:\w]):(?P<name>[a-z]\w*)(?P<form>\.\.\.|\{\})?")
 _READS = ("SELECT", "WITH", "SHOW")
+_MOST_VALUES = 60_000  #: a statement with more values is uploaded to a stage, which needs a privilege and may commit
 _MOST_BYTES = 4_000_000  #: a statement gets no more rows once their JSON text has this size
 
 
@@ -128,8 +129,10 @@ def _flat_value(value: Any) -> Any:
 def _run_bulk(cursor: Any, query: Query, bulk: Bulk) -> Iterator[int]:
     (statement,) = query.statements
     if ":records{}" not in statement.text:
-        cursor.executemany(statement.in_order(bulk.columns), bulk.records)
-        yield cursor.rowcount or 0
+        text, at_once = statement.in_order(bulk.columns), max(1, _MOST_VALUES // len(bulk.columns))
+        for start in range(0, len(bulk.records), at_once):
+            cursor.executemany(text, bulk.records[start : start + at_once])
+            yield cursor.rowcount or 0
         return
     for some in _chunks(bulk.records):
         cursor.execute(_VALUE.sub("?", statement.text), [some])

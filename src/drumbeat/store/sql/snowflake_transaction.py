@@ -13,7 +13,7 @@ import hashlib
 import time
 from typing import Any
 
-from drumbeat.core.errors import StoreUnavailable
+from drumbeat.store.sql.database import TransactionTooLong
 
 LOCK_WAIT = 10  #: seconds that a statement waits for a lock
 GIVE_UP = 20  #: seconds after which a transaction is no longer committed
@@ -46,12 +46,12 @@ class SnowflakeTransaction:
         return result
 
     def commit(self) -> None:
-        """Commit. Raises StoreUnavailable if the transaction took too long, or if it was aborted before it was committed."""
+        """Commit. Raises TransactionTooLong if the transaction took too long, or if it was aborted before it was committed."""
         if (seconds := self._seconds()) > GIVE_UP:
-            raise StoreUnavailable(f"a transaction in Snowflake took {seconds:.0f} s and was rolled back; try again")
+            raise TransactionTooLong(f"a transaction in Snowflake took {seconds:.0f} s and was rolled back; try again")
         self._cursor.execute("COMMIT")
         if self._seconds() > ABANDONED and not self._was_committed():
-            raise StoreUnavailable("a transaction in Snowflake was aborted before it could be committed; try again")
+            raise TransactionTooLong("a transaction in Snowflake was aborted before it could be committed; try again")
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
