@@ -252,10 +252,15 @@ async def test_a_run_whose_orchestrator_is_gone_is_an_orphan_until_another_leads
     await running(scene)
     alone = (await told(store))["run"]
     await store.leases.acquire(RUN, "another", timedelta(seconds=10))
-
     led = (await told(store))["run"]
+    await scene.led_to(RunStatus.STOPPING)
+    await scene.clock.advance(timedelta(seconds=11))
+    await scene.led_to(RunStatus.CANCELLING)
+
+    changed = (await told(store))["run"]
 
     assert (alone["verdict"], alone["is_orphan"], led["is_orphan"]) == ("PENDING", True, False)
+    assert not changed["is_orphan"]
     assert "drumbeat bench orchestrate" in alone["verdict_reason"]
 
 

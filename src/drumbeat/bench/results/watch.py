@@ -95,17 +95,17 @@ class RunWatch:
             by_kind=self._by_kind(),
             steps=steps,
             objectives=_objectives(record, figures),
-            judgement=await self._judgement(record),
+            judgement=await self._judgement(record, now),
             results=results,
             summary=await self._summarise(record),
             decisions=self._series.decisions if self._series else (),
             logs=await self._new_logs(),
         )
 
-    async def _judgement(self, record: RunRecord) -> RunJudgement:
+    async def _judgement(self, record: RunRecord, now: datetime) -> RunJudgement:
         if self._has_ended:
             return stored_judgement(record.run) or judge_run(record)
-        return under_way(record.run, await led_by(self._store, record.run))
+        return under_way(record.run, await led_by(self._store, record.run), now)
 
     async def _summarise(self, record: RunRecord) -> tuple[str, ...]:
         if self._has_ended and not self._previous_read:
