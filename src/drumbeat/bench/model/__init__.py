@@ -97,6 +97,7 @@ from drumbeat.bench.model.steering import (
     Window as Window,
 )
 from drumbeat.bench.model.verdict import (
+    ORPHANED as ORPHANED,
     ExitStatus as ExitStatus,
     RunJudgement as RunJudgement,
     RunVerdict as RunVerdict,
