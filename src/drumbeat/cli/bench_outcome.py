@@ -9,6 +9,7 @@ from drumbeat.bench.model import (
     RunJudgement,
     RunRecord,
     RunVerdict,
+    and_failed_connects,
     ms,
     number,
     stored_explanation,
@@ -98,7 +99,8 @@ def print_outcome(
         say(sentence)
     if total.operations:
         say(
-            f"{total.qps:,.0f} ops/s over {total.seconds:.1f} s: {total.operations:,} operations, {total.errors:,} errors",
+            f"{total.qps:,.0f} ops/s over {total.seconds:.1f} s: {total.operations:,} operations, {total.errors:,} errors"
+            f"{and_failed_connects(total.failed_connects)}",
             style="bold",
         )
         console.print(table([*record.kinds.items(), ("all", total)], _KINDS))

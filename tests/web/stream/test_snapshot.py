@@ -24,8 +24,8 @@ LISTED = {
     "decisions", "custom_metrics", "enrichment_progress", "warehouse_details", "cancellation_reason", "error", "timing",
 }  # fmt: skip
 AGGREGATES = {
-    "total_ops", "qps", "p50_ms", "p95_ms", "p99_ms", "avg_ms", "error_rate", "total_errors", "active_connections",
-    "target_connections", "read_count", "write_count",
+    "total_ops", "qps", "p50_ms", "p95_ms", "p99_ms", "avg_ms", "error_rate", "total_errors", "failed_connects",
+    "active_connections", "target_connections", "read_count", "write_count",
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ async def test_figures_are_those_of_now(scene: Scene, store: MemoryStore) -> Non
     found = await told(store)
 
     assert (round(found["ops"]["current_per_sec"]), found["ops"]["total"]) == (22, 110)
-    assert found["errors"] == {"count": 10, "rate": pytest.approx(10 / 110)}
+    assert found["errors"] == {"count": 10, "failed_connects": 0, "rate": pytest.approx(10 / 110)}
     assert found["connections"]["active"] == 8
     assert found["latency"]["avg"] == pytest.approx(2, rel=0.01)
     assert found["latency_aggregation_method"] == "merged histograms (exact)"

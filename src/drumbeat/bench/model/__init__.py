@@ -131,4 +131,9 @@ from drumbeat.bench.model.watching import (
     Stretch as Stretch,
     WorkerSnapshot as WorkerSnapshot,
 )
-from drumbeat.bench.model.words import ms as ms, number as number, texts_that_differ as texts_that_differ
+from drumbeat.bench.model.words import (
+    and_failed_connects as and_failed_connects,
+    ms as ms,
+    number as number,
+    texts_that_differ as texts_that_differ,
+)

@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from drumbeat.bench.model import LiveRun, ObjectiveStatus, texts_that_differ
+from drumbeat.bench.model import LiveRun, ObjectiveStatus, and_failed_connects, texts_that_differ
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
@@ -40,7 +40,8 @@ class FigureTiles:
         self._tiles["Operations/s"].show(number(found["qps"]))
         for name in ("p50", "p95", "p99"):
             self._tiles[name].show(ms(found[f"{name}_ms"]))
-        self._tiles["Errors"].show(f"{found['total_errors']:,} ({percent(found['error_rate'])})")
+        errors = f"{found['total_errors']:,}{and_failed_connects(found['failed_connects'])}"
+        self._tiles["Errors"].show(f"{errors} ({percent(found['error_rate'])})")
         self._tiles["Operations"].show(found["total_ops"])
         target = found["target_connections"]
         now = f"{found['active_connections']} busy of {target}"
