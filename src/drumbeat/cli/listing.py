@@ -112,7 +112,7 @@ def list_workers(
             "status": lambda worker: worker.shown_status,
             "health": health,
             **place_columns(found),
-            "last beat": lambda worker: worker.heartbeat_at and now - worker.heartbeat_at,
+            "last heartbeat": lambda worker: worker.heartbeat_at and now - worker.heartbeat_at,
             "target": lambda worker: worker.target,
             "active": lambda worker: worker.active,
             "operations": lambda worker: worker.operations,

@@ -101,7 +101,7 @@ class Scene:
                 if not names or worker.worker_id in names:
                     await self.store.membership.beat(self._beat(worker, phase, slow, int(failing), failed_connects))
 
-    def _beat(self, worker: Worker, phase: str, slow: float, errors: int, failed_connects: int) -> Heartbeat:
+    def _beat(self, worker: Worker, phase: str, slow: float, errors: int = 1, failed_connects: int = 0) -> Heartbeat:
         found = latencies(*[slow] * 10)
         packed = base64.b64encode(found.to_bytes()).decode()
         kinds = {"read": {"operations": 10, "errors": 0, "response": packed}, "write": {"operations": 1, "errors": errors}}
