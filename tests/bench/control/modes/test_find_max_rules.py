@@ -79,6 +79,12 @@ def judged(of: RunPlan, measured: Figures) -> Step:
     return said.step
 
 
+def test_a_step_has_the_failed_connects_that_its_error_rate_counts() -> None:
+    step = judged(plan(), figures(operations=950, errors=0, failed_connects=50))
+
+    assert (step.failed_connects, step.error_rate) == (50, 0.05)
+
+
 @pytest.mark.parametrize(("of", "measured", "outcome", "reason"), [row[1:] for row in RULES], ids=[row[0] for row in RULES])
 def test_rule(of: RunPlan, measured: Figures, outcome: str, reason: str) -> None:
     step = judged(of, measured)
