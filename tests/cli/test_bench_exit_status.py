@@ -74,7 +74,8 @@ def test_watch_ends_with_it_too(store: str, name: str) -> None:
     assert invoke("bench", "watch", name, "--exit-status", store=store).code == EXPECTED[name][0]
 
 
-def test_lists_show_the_verdict(store: str) -> None:
+def test_lists_show_the_verdict(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judgement, "TAKEN_OVER_WITHIN", timedelta(days=1))
     shown = invoke("bench", "list", store=store).output
     told = json.loads(invoke("bench", "list", "--json", store=store).output)
 

@@ -174,10 +174,9 @@ class RunScreen:
         if self.run is not None and self.run.phase != self.printed_phase:
             self.printed_phase = self.run.phase
             say(f"• {self.run.phase}")
-        if (wait := self._wait_to_print()) != self.printed_wait:
+        if (wait := self._wait_to_print()) and wait != self.printed_wait:
             self.printed_wait = wait
-            if wait is not None:
-                say(f"  {wait}", style="yellow")
+            say(f"  {wait}", style="yellow")
         for line in self.new_decisions():
             say(f"  {line}")
 

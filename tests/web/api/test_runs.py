@@ -85,8 +85,9 @@ class TestMaking:
         assert await ids(api) == before
 
     async def test_a_run_may_start_at_once_and_is_no_orphan_while_an_orchestrator_is_expected(
-        self, api: httpx.AsyncClient
+        self, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(judgement, "TAKEN_OVER_WITHIN", timedelta(days=1))
         run_id = await new_run(api, start=True)
 
         standing = (await api.get(f"/api/v1/runs/{run_id}/status")).json()
@@ -230,7 +231,10 @@ class TestVerdicts:
             assert (told["verdict"], told["is_orphan"]) == ("PENDING", True)
         assert standing["is_orphan"]
 
-    async def test_stopping_and_starting_answer_with_the_verdict_that_reading_gives(self, api: httpx.AsyncClient) -> None:
+    async def test_stopping_and_starting_answer_with_the_verdict_that_reading_gives(
+        self, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(judgement, "TAKEN_OVER_WITHIN", timedelta(days=1))
         ended, prepared, started = await run_named(api, "first"), await new_run(api), await new_run(api)
 
         answers = {
