@@ -1,6 +1,7 @@
 """The exit code of a run can be asked for afterwards, and lists show its verdict."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from cli.given import invoke, make_store
 from drumbeat.bench.model import LoadMode, Objective, QpsPlan, RunPlan
 from drumbeat.bench.model.plan import ALL_KINDS
+from drumbeat.bench.results import judgement
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.run import Result, Run, RunId, RunStatus
@@ -72,7 +74,8 @@ def test_watch_ends_with_it_too(store: str, name: str) -> None:
     assert invoke("bench", "watch", name, "--exit-status", store=store).code == EXPECTED[name][0]
 
 
-def test_lists_show_the_verdict(store: str) -> None:
+def test_lists_show_the_verdict(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judgement, "TAKEN_OVER_WITHIN", timedelta(days=1))
     shown = invoke("bench", "list", store=store).output
     told = json.loads(invoke("bench", "list", "--json", store=store).output)
 
@@ -80,3 +83,27 @@ def test_lists_show_the_verdict(store: str) -> None:
     assert next(row for row in told if row["name"] == "missed")["verdict_reason"] == "throughput: 587 of 2,000 operations/s"
     for name, (_, verdict) in EXPECTED.items():
         assert any(line.startswith(name) and verdict in line for line in shown.splitlines())
+
+
+def test_every_list_and_view_of_runs_shows_the_verdict(store: str) -> None:
+    listed = invoke("runs", "list", store=store).output
+    told = json.loads(invoke("runs", "list", "--json", store=store).output)
+    status = invoke("bench", "status", "missed", store=store).output
+    status_json = json.loads(invoke("bench", "status", "missed", "--json", store=store).output)
+
+    assert {row["name"]: row["verdict"] for row in told} == {name: verdict for name, (_, verdict) in EXPECTED.items()}
+    assert "MISSED" in listed
+    assert "verdict: MISSED: throughput: 587 of 2,000 operations/s" in status
+    assert (status_json["verdict"], status_json["is_orphan"], status_json["workers"]) == ("MISSED", False, [])
+
+
+def test_every_list_and_view_of_runs_says_that_no_orchestrator_leads_a_run(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judgement, "TAKEN_OVER_WITHIN", timedelta())
+
+    lists = [invoke(*words, "list", store=store).output for words in (("runs",), ("bench",))]
+    views = [invoke("bench", word, "under-way", store=store).output for word in ("show", "status")]
+    told = [json.loads(invoke(*words, "--json", store=store).output) for words in (("runs", "list"), ("bench", "list"))]
+
+    assert all("not controlled (no orchestrator)" in shown for shown in lists)
+    assert all(f"verdict: PENDING: {judgement.NO_LEADER}" in shown for shown in views)
+    assert [[row["name"] for row in rows if row["is_orphan"]] for rows in told] == [["under-way"], ["under-way"]]

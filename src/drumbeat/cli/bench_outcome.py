@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.bench.model import RunExplanation, RunRecord, RunVerdict, ms, number, stored_explanation, texts_that_differ
+from drumbeat.bench.model import (
+    RunExplanation,
+    RunJudgement,
+    RunRecord,
+    RunVerdict,
+    and_failed_connects,
+    ms,
+    number,
+    stored_explanation,
+    texts_that_differ,
+)
 from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.engine import DEFAULT_ENGINE
@@ -74,12 +84,14 @@ def print_notes(found: Any) -> None:
         say(f"cannot run: {error}", style="red")
 
 
-def print_outcome(bench: "BenchService", record: RunRecord, reports: list[str]) -> None:
-    """Print how a run ended and what it measured."""
-    ended, total, judgement = record.run, record.whole, bench.judge(record)
+def print_outcome(
+    bench: "BenchService", record: RunRecord, reports: Sequence[str] = (), known: RunJudgement | None = None
+) -> None:
+    """Print how a run ended and what it measured. ``known``: the run's verdict, if it was read already."""
+    ended, total, judgement = record.run, record.whole, known or bench.judge(record)
     reason = f" ({ended.completion_reason})" if ended.completion_reason else ""
     say(f"{ended.run_id} {ended.status}{reason}", style="bold")
-    say(f"verdict: {judgement.headline}", style=_STYLES.get(judgement.verdict, "bold red"))
+    say_verdict(judgement)
     failure = record.result.failure_reason if record.result else None
     if failure:
         say(failure, style="red")
@@ -87,7 +99,8 @@ def print_outcome(bench: "BenchService", record: RunRecord, reports: list[str]) 
         say(sentence)
     if total.operations:
         say(
-            f"{total.qps:,.0f} ops/s over {total.seconds:.1f} s: {total.operations:,} operations, {total.errors:,} errors",
+            f"{total.qps:,.0f} ops/s over {total.seconds:.1f} s: {total.operations:,} operations, {total.errors:,} errors"
+            f"{and_failed_connects(total.failed_connects)}",
             style="bold",
         )
         console.print(table([*record.kinds.items(), ("all", total)], _KINDS))
@@ -100,6 +113,12 @@ def print_outcome(bench: "BenchService", record: RunRecord, reports: list[str]) 
         print_explanation(explanation)
     for path in reports:
         say(f"report: {path}")
+
+
+def say_verdict(judgement: RunJudgement) -> None:
+    """Print a run's verdict and the reason for it."""
+    style = "yellow" if judgement.is_orphan else _STYLES.get(judgement.verdict, "bold red")
+    say(f"verdict: {judgement.headline}", style=style)
 
 
 def print_explanation(explanation: RunExplanation) -> None:

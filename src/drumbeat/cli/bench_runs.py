@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from drumbeat.cli.bench_outcome import form_of, print_folders, print_notes, print_outcome, print_plan, write
+from drumbeat.cli.bench_outcome import (
+    form_of,
+    print_folders,
+    print_notes,
+    print_outcome,
+    print_plan,
+    say_verdict,
+    write,
+)
 from drumbeat.cli.bench_templates import SetOption, is_file, read_document
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.live import watched
@@ -46,7 +54,7 @@ _RUN: Columns = {
     "name": lambda row: row[0].name,
     "status": lambda row: row[0].status,
     "reason": lambda row: row[0].completion_reason,
-    "verdict": lambda row: row[1].verdict,
+    "verdict": lambda row: row[1].short,
     "mode": lambda row: row[0].config.get("load_mode"),
     "scaling": lambda row: (row[0].config.get("scaling") or {}).get("mode"),
     "operations": lambda row: f"{row[0].operations:,}",
@@ -139,7 +147,7 @@ async def _start(
 async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
     """Control a run and show it live until it ends or another orchestrator takes it over. Returns the run's status."""
     leave, hurry = asyncio.Event(), asyncio.Event()
-    async with _stop_on_signals(bench, run_id, leave, hurry), watched(plane.store, run_id, quiet=quiet):
+    async with _stop_on_signals(bench, run_id, leave, hurry), watched(plane.store, run_id, bench.judgement, quiet=quiet):
         status = await bench.conduct(run_id, leave, hurry=hurry)
     warn_of_workers(await bench.status(run_id))
     return status
@@ -197,14 +205,15 @@ async def _stop_on_signals(
 async def finish(bench: "BenchService", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
     """Print how a run ended and write its reports. Returns its exit code."""
     record = await bench.summarised(run_id)
+    judgement = await bench.judgement(record.run)
     for path, form in reports.items():
         write(path, await bench.report(run_id, form))
     if as_json:
         print(await bench.report(run_id, "json"), end="")
     else:
-        print_outcome(bench, record, list(reports))
+        print_outcome(bench, record, list(reports), judgement)
         print_folders(await bench.folders_elsewhere(run_id))
-    return int(bench.judge(record).gate)
+    return int(judgement.gate)
 
 
 @app.command("orchestrate")
@@ -225,15 +234,21 @@ def orchestrate(
 
 @app.command("status")
 def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Show the status of a run and its workers."""
-    found = with_control_plane(store, lambda plane: plane.bench().status(RunId(run_id)))
+    """Show the status of a run, its verdict and its workers."""
+
+    async def work(plane: ControlPlane) -> tuple["RunReport", "RunJudgement"]:
+        report = await plane.bench().status(RunId(run_id))
+        return report, await plane.bench().judgement(report.run)
+
+    found, judgement = with_control_plane(store, work)
     if as_json:
-        show_json(found)
+        report = {"run": found.run, "workers": found.workers, "led_by": found.led_by}
+        show_json(report | _verdict_json(judgement))
         return
     row = found.run
-    orchestrator = found.led_by or ("none (start one with: drumbeat bench orchestrate)" if found.is_orphan else "none")
     say(f"{row.name} · {row.run_id} · {row.status} · {row.phase or 'not started'}", style="bold")
-    say(f"orchestrator: {orchestrator}; {row.operations:,} operations, {row.errors:,} errors, {row.qps:,.0f} ops/s")
+    say_verdict(judgement)
+    say(f"orchestrator: {found.led_by or 'none'}; {row.operations:,} operations, {row.errors:,} errors, {row.qps:,.0f} ops/s")
     columns: Columns = {
         "worker": lambda worker: worker.worker_id,
         "status": lambda worker: worker.shown_status,
@@ -258,9 +273,10 @@ def watch(run_id: RunArgument, exit_status: ExitStatusOption = False, store: Sto
     async def work() -> int:
         async with open_plane(store) as plane:
             await plane.store.runs.get(RunId(run_id))
-            async with watched(plane.store, RunId(run_id)) as screen:
+            bench = plane.bench()
+            async with watched(plane.store, RunId(run_id), bench.judgement) as screen:
                 await screen.ended.wait()
-            code = await finish(plane.bench(), RunId(run_id), as_json=False, reports={})
+            code = await finish(bench, RunId(run_id), as_json=False, reports={})
         return code if exit_status else 0
 
     raise typer.Exit(run(work()))
@@ -327,15 +343,19 @@ def list_runs(
 
     rows = with_control_plane(store, work)
     if as_json:
-        show_json([_listed(*row) for row in rows])
+        show_json([run_json(*row) for row in rows])
     else:
         show(rows, _RUN, as_json=False, nothing="no matching runs; start one with: drumbeat bench run FILE")
 
 
-def _listed(run: Run, judgement: "RunJudgement") -> dict[str, Any]:
+def run_json(run: Run, judgement: "RunJudgement") -> dict[str, Any]:
     """Return a run as one entry of the JSON list of runs: its fields, its verdict and the reason for the verdict."""
     row: dict[str, Any] = msgspec.to_builtins(run, str_keys=True)
-    return row | {"verdict": judgement.verdict, "verdict_reason": judgement.reason}
+    return row | _verdict_json(judgement)
+
+
+def _verdict_json(judgement: "RunJudgement") -> dict[str, Any]:
+    return {"verdict": judgement.verdict, "verdict_reason": judgement.reason, "is_orphan": judgement.is_orphan}
 
 
 def _utc(moment: datetime | None) -> datetime | None:

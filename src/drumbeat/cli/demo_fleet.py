@@ -102,7 +102,7 @@ class _Screen:
             "slot": lambda worker: worker.slot,
             "status": lambda worker: Text(worker.status, style=_COLOURS[worker.status]),
             "health": self._health,
-            "last beat": self._silence,
+            "last heartbeat": self._silence,
             "target": lambda worker: worker.target,
             "active": lambda worker: worker.active,
             "ticks/s": lambda worker: self._sample(worker, lambda sample: f"{sample.qps:.0f}"),

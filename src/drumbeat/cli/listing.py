@@ -6,14 +6,17 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from drumbeat.bench.model import RunJudgement, stored_judgement
+from drumbeat.cli.bench_runs import run_json
 from drumbeat.cli.options import JsonOption, LimitOption, PoolArgument, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, MissingExtra
 from drumbeat.core.log import LEVELS
 from drumbeat.core.pool import PoolId
+from drumbeat.core.run import Run
 from drumbeat.core.worker import Health, Worker, WorkerId, shown_health
 from drumbeat.store.interface import Store
 
@@ -50,14 +53,15 @@ _BEAT: Columns = {
     "error": lambda beat: beat.error,
 }
 _RUN: Columns = {
-    "run": lambda run: run.run_id,
-    "name": lambda run: run.name,
-    "status": lambda run: run.status,
-    "phase": lambda run: run.phase,
-    "reason": lambda run: run.completion_reason,
-    "operations": lambda run: run.operations,
-    "qps": lambda run: run.qps,
-    "created": lambda run: run.created_at,
+    "run": lambda row: row[0].run_id,
+    "name": lambda row: row[0].name,
+    "status": lambda row: row[0].status,
+    "verdict": lambda row: row[1].short,
+    "phase": lambda row: row[0].phase,
+    "reason": lambda row: row[0].completion_reason,
+    "operations": lambda row: row[0].operations,
+    "qps": lambda row: row[0].qps,
+    "created": lambda row: row[0].created_at,
 }
 _SAMPLE: Columns = {
     "at": lambda sample: sample.at,
@@ -108,7 +112,7 @@ def list_workers(
             "status": lambda worker: worker.shown_status,
             "health": health,
             **place_columns(found),
-            "last beat": lambda worker: worker.heartbeat_at and now - worker.heartbeat_at,
+            "last heartbeat": lambda worker: worker.heartbeat_at and now - worker.heartbeat_at,
             "target": lambda worker: worker.target,
             "active": lambda worker: worker.active,
             "operations": lambda worker: worker.operations,
@@ -196,9 +200,21 @@ def _counts(summary: Mapping[str, Any]) -> str:
 
 @runs.command("list")
 def list_runs(limit: LimitOption = 100, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List benchmark runs, newest first."""
-    rows = with_control_plane(store, lambda plane: plane.store.runs.list(limit=limit))
-    show(rows, _RUN, as_json=as_json, nothing="no runs yet")
+    """List benchmark runs with their verdicts, newest first."""
+
+    async def work(plane: ControlPlane) -> list[tuple[Run, RunJudgement]]:
+        found = await plane.store.runs.list(limit=limit)
+        try:
+            judgements = await plane.bench().judgements(found) if found else {}
+        except MissingExtra:
+            judgements = {}
+        return [(each, judgements.get(each.run_id) or stored_judgement(each) or RunJudgement()) for each in found]
+
+    rows = with_control_plane(store, work)
+    if as_json:
+        show_json([run_json(*row) for row in rows])
+    else:
+        show(rows, _RUN, as_json=False, nothing="no runs yet")
 
 
 @samples.command("list")

@@ -1,7 +1,7 @@
 """A live view of a run, read from the store: phases, workers, figures, steps and decisions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from drumbeat.bench.model import ms
+from drumbeat.bench.model import RunJudgement, ms
 from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.cli.worker_columns import place_columns
 from drumbeat.core.beat import Beat
@@ -30,6 +30,7 @@ _RECENT = timedelta(seconds=2.5)
 _SILENT_AFTER = timedelta(seconds=3)  #: after this time without a beat, the engine is said to keep the run waiting
 _HIDDEN = frozenset({"Remember"})  #: types of actions that are not shown
 _HEALTH = {Health.HEALTHY: "green", Health.STALE: "yellow", Health.LOST: "red"}
+Judge = Callable[[Run], Awaitable[RunJudgement]]
 _PHASES = (Phase.PREPARING, Phase.WARMUP, Phase.MEASUREMENT, Phase.COOLDOWN, Phase.PROCESSING)
 
 
@@ -44,6 +45,8 @@ class RunScreen:
 
     store: Store
     run_id: RunId
+    judge: Judge | None = None  #: reads the verdict on a run; None: whether the run has an orchestrator is not shown
+    judgement: RunJudgement = field(default_factory=RunJudgement)
     run: Run | None = None
     pool: PoolRow | None = None
     now: datetime | None = None
@@ -70,6 +73,8 @@ class RunScreen:
             self.latest[sample.worker_id] = sample
         if self.run.status in RUN_ENDED:
             self.ended.set()
+        if self.judge is not None:
+            self.judgement = RunJudgement() if self.ended.is_set() else await self.judge(self.run)
         if self.run.status is RunStatus.RUNNING:
             self.rates = [*self.rates, self.run.qps][-60:]
 
@@ -96,7 +101,9 @@ class RunScreen:
         return Group(*lines, Text(), Text("decisions", style="bold"), *recent)
 
     def waiting(self) -> str | None:
-        """Return a text that says what a starting run waits for, such as its engine; None if it does not wait."""
+        """Return a text that says what a run waits for, such as an orchestrator or its engine; None if it does not wait."""
+        if self.judgement.is_orphan:
+            return self.judgement.reason
         if self.run is None or self.run.status is not RunStatus.STARTING:
             return None
         noted: str | None = self.run.custom_metrics.get("waiting")
@@ -167,12 +174,17 @@ class RunScreen:
         if self.run is not None and self.run.phase != self.printed_phase:
             self.printed_phase = self.run.phase
             say(f"• {self.run.phase}")
-        if self.run is not None and self.run.status is RunStatus.STARTING and (wait := self._slow_engine(self.run)):
-            if wait != self.printed_wait:
-                say(f"  {wait}", style="yellow")
+        if (wait := self._wait_to_print()) and wait != self.printed_wait:
             self.printed_wait = wait
+            say(f"  {wait}", style="yellow")
         for line in self.new_decisions():
             say(f"  {line}")
+
+    def _wait_to_print(self) -> str | None:
+        """Return what the run waits for, without the notes in its row, which change often."""
+        if self.judgement.is_orphan:
+            return self.judgement.reason
+        return self._slow_engine(self.run) if self.run is not None and self.run.status is RunStatus.STARTING else None
 
     def new_decisions(self) -> Iterator[str]:
         """Yield the decisions since the last call, except those that repeat a decision made within ``SOON`` (10 s) before."""
@@ -206,9 +218,9 @@ def _percent(value: float | None) -> str:
 
 
 @asynccontextmanager
-async def watched(store: Store, run_id: RunId, *, quiet: bool = False) -> AsyncIterator[RunScreen]:
+async def watched(store: Store, run_id: RunId, judge: Judge | None = None, *, quiet: bool = False) -> AsyncIterator[RunScreen]:
     """Show a run during the block: live on a terminal, plain lines without one, nothing if ``quiet``."""
-    screen = RunScreen(store, run_id)
+    screen = RunScreen(store, run_id, judge)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_keep_refreshing(screen, quiet=quiet))
         try:

@@ -112,6 +112,12 @@ class Result:
     ended_at: datetime | None = None
 
 
+def error_rate(operations: float, errors: float, failed_connects: float = 0) -> float:
+    """Return the share of failures, from 0 to 1. A failed attempt to connect counts as one more operation, which failed."""
+    tried = operations + failed_connects
+    return (errors + failed_connects) / tried if tried else 0.0
+
+
 class StepType(StrEnum):
     """The type of a load step: a step of the search for the maximum load, or a change of connections to hold a target QPS."""
 
@@ -132,6 +138,7 @@ class Step:
     ended_at: datetime | None = None
     operations: int = 0
     errors: int = 0
+    failed_connects: int = 0
     qps: float | None = None
     target_qps: float | None = None
     p50_ms: float | None = None
@@ -147,8 +154,7 @@ class Step:
 
     @property
     def error_rate(self) -> float:
-        """Errors as a share of operations, from 0 to 1."""
-        return self.errors / self.operations if self.operations else 0.0
+        return error_rate(self.operations, self.errors, self.failed_connects)
 
     @property
     def direction(self) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from drumbeat.bench.model import LiveRun, WorkerSnapshot
 from drumbeat.core.log import Log
-from drumbeat.core.run import RUN_ENDED, Phase, Result, Run, RunStatus
+from drumbeat.core.run import RUN_ENDED, Phase, Result, Run, RunStatus, error_rate
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.web.snapshot_sections import (
     bounds,
@@ -35,7 +35,11 @@ def run_document(watched: LiveRun) -> dict[str, Any]:
         "ops": {"total": aggregate["total_ops"], "current_per_sec": aggregate["qps"]},
         "operations": {"reads": watched.reads, "writes": watched.writes},
         "latency": {name: aggregate[f"{name}_ms"] for name in ("p50", "p95", "p99", "avg")},
-        "errors": {"count": aggregate["total_errors"], "rate": aggregate["error_rate"]},
+        "errors": {
+            "count": aggregate["total_errors"],
+            "failed_connects": aggregate["failed_connects"],
+            "rate": aggregate["error_rate"],
+        },
         "connections": {"active": aggregate["active_connections"], "target": aggregate["target_connections"]},
         "latency_aggregation_method": "merged histograms (exact)" if len(watched.workers) > 1 else None,
         "workers": [worker_document(each) for each in watched.workers],
@@ -66,7 +70,8 @@ def aggregate_metrics(watched: LiveRun) -> dict[str, Any]:
     counts = {
         "total_ops": run.operations,
         "total_errors": run.errors,
-        "error_rate": run.errors / run.operations if run.operations else 0.0,
+        "failed_connects": watched.failed_connects,
+        "error_rate": error_rate(run.operations, run.errors, watched.failed_connects),
         "read_count": watched.reads,
         "write_count": watched.writes,
         "active_connections": sum(each.worker.active for each in watched.workers if each.worker.is_live),

@@ -150,9 +150,9 @@ def qps_controller(watched: LiveRun) -> dict[str, Any] | None:
 
 def step_document(step: Step) -> dict[str, Any]:
     names = (
-        "n", "from_target", "to_target", "direction", "started_at", "ended_at", "operations", "errors", "error_rate", "qps",
-        "target_qps", "p50_ms", "p95_ms", "p99_ms", "qps_vs_prior", "p95_vs_baseline", "queue_detected", "outcome", "reason",
-        "is_probe",
+        "n", "from_target", "to_target", "direction", "started_at", "ended_at", "operations", "errors", "failed_connects",
+        "error_rate", "qps", "target_qps", "p50_ms", "p95_ms", "p99_ms", "qps_vs_prior", "p95_vs_baseline", "queue_detected",
+        "outcome", "reason", "is_probe",
     )  # fmt: skip
     return {name: getattr(step, name) for name in names}
 

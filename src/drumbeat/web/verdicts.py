@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from drumbeat.bench.model import RunJudgement, RunVerdict
+from drumbeat.bench.model import ORPHANED, RunJudgement, RunVerdict
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
@@ -17,7 +17,6 @@ WORDS = {
     RunVerdict.NO_OBJECTIVE: "no objective set",
     RunVerdict.NOT_MEASURED: "not measured",
 }
-ORPHANED = "not controlled (no orchestrator)"
 _CHANGING = frozenset({RunStatus.STARTING, RunStatus.STOPPING, RunStatus.CANCELLING})
 _COLOURS = {
     RunVerdict.PASSED: "positive",

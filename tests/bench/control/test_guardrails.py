@@ -130,8 +130,15 @@ def test_hard_mode_fails_at_once() -> None:
 
     assert hard.failure is not None
     assert hard.failure.completion_reason == "GUARDRAIL"
-    assert hard.failure.reason == "worker-2: cpu_percent 85.20 >= 80.00"
+    assert hard.failure.reason == "worker-2: CPU 85.20 %, limit 80.00 %"
     assert looks(CALM, rails=replace(SOFT, mode=GuardrailMode.HARD))[0].failure is None
+
+
+def test_the_reason_names_memory_if_that_is_over_its_limit() -> None:
+    (hard,) = looks(workers(1, memory=90), rails=replace(SOFT, mode=GuardrailMode.HARD))
+
+    assert hard.failure is not None
+    assert hard.failure.reason == f"worker-0: memory 90.00 %, limit {SOFT.max_memory_percent:.2f} %"
 
 
 @pytest.mark.parametrize(("mode", "times"), [(GuardrailMode.HARD, 1), (GuardrailMode.SOFT, 3)])
@@ -176,7 +183,7 @@ def test_what_is_recorded_reads_as_the_seed_shows_it() -> None:
             "scope": "WORKER",
             "worker_id": "worker-2",
             "reason": "soft_guardrail",
-            "detail": "cpu_percent 85.2 >= 80.0",
+            "detail": "CPU 85.2 %, limit 80.0 %",
             "previous_target_connections": 500,
             "new_target_connections": 400,
         },

@@ -86,6 +86,15 @@ def test_what_lies_outside_the_window_or_came_twice_does_not_count() -> None:
     assert (figures.operations, figures.qps) == (10, 10)
 
 
+def test_failed_connects_add_up_and_count_as_failed_operations() -> None:
+    samples = sample(1, "a", [1.0] * 6, errors=1, failed_connects=3), sample(1, "b", [1.0] * 6, failed_connects=1)
+
+    found = gathered(*samples).figures()
+
+    assert (found.errors, found.failed_connects, found.error_rate) == (1, 4, 5 / 16)
+    assert found.kinds["READ"].error_rate == 1 / 12
+
+
 def test_what_was_counted_while_draining_is_no_rate() -> None:
     assert gathered(sample(1, "a", [1.0] * 10)).figures().operations == 10
     assert gathered(sample(1, "a", [1.0] * 10, draining=True)).figures().operations == 0

@@ -1,11 +1,12 @@
 """Runs over HTTP: made, started, stopped, listed, read, compared, run again and removed."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 
+from drumbeat.bench.results import judgement
 from drumbeat.core.run import Execution, RunId
 from drumbeat.core.worker import WorkerId
 from web.given import Web, ended_run
@@ -83,12 +84,15 @@ class TestMaking:
             assert field in [each["field"] for each in answer.json()["errors"]], answer.text
         assert await ids(api) == before
 
-    async def test_a_run_may_start_at_once(self, api: httpx.AsyncClient) -> None:
+    async def test_a_run_may_start_at_once_and_is_no_orphan_while_an_orchestrator_is_expected(
+        self, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(judgement, "TAKEN_OVER_WITHIN", timedelta(days=1))
         run_id = await new_run(api, start=True)
 
         standing = (await api.get(f"/api/v1/runs/{run_id}/status")).json()
 
-        assert (standing["run"]["status"], standing["is_orphan"], standing["led_by"]) == ("STARTING", True, None)
+        assert (standing["run"]["status"], standing["is_orphan"], standing["led_by"]) == ("STARTING", False, None)
 
     async def test_a_run_is_made_again_with_another_setting(self, api: httpx.AsyncClient) -> None:
         run_id = await run_named(api, "first")
@@ -212,13 +216,37 @@ class TestVerdicts:
         }
         assert set(await self.verdicts(api, empty, "measured nothing")) == {("NOT_MEASURED", "nothing was measured")}
 
-    async def test_a_run_that_nobody_leads_is_an_orphan_and_has_no_verdict(self, api: httpx.AsyncClient) -> None:
-        run_id = await new_run(api, start=True)
+    async def test_a_run_that_nobody_leads_is_an_orphan_in_every_answer_and_has_no_verdict(
+        self, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(judgement, "TAKEN_OVER_WITHIN", timedelta())
+        made = await api.post("/api/v1/runs", json={"template": "kept", "start": True})
+        run_id = made.json()["run"]["run_id"]
 
         shown = (await api.get(f"/api/v1/runs/{run_id}")).json()
-        await api.post(f"/api/v1/runs/{run_id}/stop")
+        standing = (await api.get(f"/api/v1/runs/{run_id}/status")).json()
+        stopped = (await api.post(f"/api/v1/runs/{run_id}/stop")).json()
 
-        assert (shown["verdict"], shown["is_orphan"]) == ("PENDING", True)
+        for told in (made.json()["run"], shown, standing["run"], stopped):
+            assert (told["verdict"], told["is_orphan"]) == ("PENDING", True)
+        assert standing["is_orphan"]
+
+    async def test_stopping_and_starting_answer_with_the_verdict_that_reading_gives(
+        self, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(judgement, "TAKEN_OVER_WITHIN", timedelta(days=1))
+        ended, prepared, started = await run_named(api, "first"), await new_run(api), await new_run(api)
+
+        answers = {
+            ended: (await api.post(f"/api/v1/runs/{ended}/stop")).json(),
+            prepared: (await api.post(f"/api/v1/runs/{prepared}/stop")).json(),
+            started: (await api.post(f"/api/v1/runs/{started}/start")).json(),
+        }
+
+        for run_id, told in answers.items():
+            shown = (await api.get(f"/api/v1/runs/{run_id}")).json()
+            assert {name: shown[name] for name in told} == told
+        assert [told["verdict"] for told in answers.values()] == ["NO_OBJECTIVE", "CANCELLED", "PENDING"]
 
 
 PARTS = (

@@ -205,7 +205,7 @@ async def test_jobs_are_changed_by_filter_after_a_preview_and_an_error_group_is_
         await store.queue.settle(me, [failed])
 
         await opened(page, "/pools/by-filter", "by-filter")
-        await followed(page, page.get_by_role("link", name="Change many jobs"))
+        await followed(page, page.get_by_role("link", name="Bulk actions"))
         await page.get_by_label("Type", exact=True).fill("mail")
         await page.get_by_role("button", name="Preview").click()
         await expect(page.get_by_role("status").filter(has_text="2 jobs would be cancelled.")).to_be_visible()

@@ -15,9 +15,9 @@ from web.pages.served import KEY, Served, filled, serving
 
 ENDED = "run-ended"
 OFFERED: dict[tuple[str, str], Sequence[str]] = {
-    ("/runs", "Runs"): ("New run", "Create the same run", "Delete"),
+    ("/runs", "Runs"): ("New run", "Run again (create a copy)", "Delete"),
     ("/runs/run-1", "used once"): ("Stop",),
-    (f"/runs/{ENDED}", "an ended run"): ("Create the same run", "Delete", "Retry database statistics"),
+    (f"/runs/{ENDED}", "an ended run"): ("Run again (create a copy)", "Delete", "Retry database statistics"),
     ("/templates/new", "New template"): ("Save", "Preview SQL", "Preview run plan"),
     ("/templates", "Templates"): ("New template", "Create run used once", "Copy used once", "Delete used once"),
     ("/triggers", "Triggers"): ("Fire now nightly", "Fire now yearly-mail"),

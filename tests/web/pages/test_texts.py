@@ -107,7 +107,8 @@ def test_jobs_that_wait_for_workers_say_for_how_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "text"), [(0.01, 0.02, "+1 pp"), (0.02, 0.005, "-1.5 pp"), (0.01, 0.01, "0 pp"), (None, 0.01, "–")]
+    ("before", "after", "text"),
+    [(0.01, 0.02, "+1 % points"), (0.02, 0.005, "-1.5 % points"), (0.01, 0.01, "0 % points"), (None, 0.01, "–")],
 )
 def test_a_difference_of_error_rates_is_in_percentage_points(before: float | None, after: float | None, text: str) -> None:
     delta = Delta(bounds=ERRORS, before=before, after=after, change=FigureChange.STABLE)
@@ -119,7 +120,7 @@ def test_an_interval_of_error_rates_is_in_percentage_points() -> None:
     comparison = compared(record(seed=1), record(seed=2, error_rate=0.02))
     (errors,) = [each for each in comparison.deltas if each.bounds is ERRORS]
 
-    assert interval_text(errors).count(" pp") == 3
+    assert interval_text(errors).count(" % points") == 3
     assert interval_text(errors).startswith("+")
 
 
@@ -132,8 +133,8 @@ def test_a_metric_names_its_unit_once() -> None:
 def test_the_rules_of_a_comparison_are_those_of_its_load_mode() -> None:
     loaded, searched = rules_text(compared(record(seed=1), record(seed=2))), rules_text(compared(search(), search()))
 
-    assert "exceeds: operations/s 10 %, p50 15 %, p95 20 %, p99 25 %, error rate 1 pp." in loaded
-    assert "a lower one counts if it exceeds 0.1 pp and its p-value is below 0.01" in loaded
+    assert "exceeds: operations/s 10 %, p50 15 %, p95 20 %, p99 25 %, error rate 1 % points." in loaded
+    assert "a lower one counts if it exceeds 0.1 % points and its p-value is below 0.01" in loaded
     assert "p-value" not in searched
     assert "For information only: estimated peak connections (Universal Scalability Law), p95, p99." in searched
 

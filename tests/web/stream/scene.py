@@ -84,7 +84,14 @@ class Scene:
             self.workers.append(worker)
 
     async def worked(
-        self, seconds: int, names: Sequence[str] = (), phase: str = "MEASUREMENT", slow: float = 2.0, *, failing: bool = True
+        self,
+        seconds: int,
+        names: Sequence[str] = (),
+        phase: str = "MEASUREMENT",
+        slow: float = 2.0,
+        *,
+        failing: bool = True,
+        failed_connects: int = 0,
     ) -> None:
         """Each second of each worker: ten reads of two milliseconds and one failed write, unless none fails."""
         for _ in range(seconds):
@@ -92,15 +99,16 @@ class Scene:
             self._n += 1
             for worker in self.workers:
                 if not names or worker.worker_id in names:
-                    await self.store.membership.beat(self._beat(worker, phase, slow, int(failing)))
+                    await self.store.membership.beat(self._beat(worker, phase, slow, int(failing), failed_connects))
 
-    def _beat(self, worker: Worker, phase: str, slow: float, errors: int = 1) -> Heartbeat:
+    def _beat(self, worker: Worker, phase: str, slow: float, errors: int = 1, failed_connects: int = 0) -> Heartbeat:
         found = latencies(*[slow] * 10)
         packed = base64.b64encode(found.to_bytes()).decode()
         kinds = {"read": {"operations": 10, "errors": 0, "response": packed}, "write": {"operations": 1, "errors": errors}}
+        extra: dict[str, Any] = {"kinds": kinds, "held": 5, **({"failed_connects": failed_connects} if failed_connects else {})}
         sample = Sample(
             n=self._n, interval=SECOND, phase=phase, operations=11, errors=errors, reads=10, writes=1, latency=found,
-            active=4, target=5, cpu_percent=40.0, memory_percent=20.0, extra={"kinds": kinds, "held": 5},
+            active=4, target=5, cpu_percent=40.0, memory_percent=20.0, extra=extra,
         )  # fmt: skip
         return Heartbeat(
             pool_id=self.pool_id, worker_id=worker.worker_id, instance=str(worker.instance), read_to=0, phase=phase,

@@ -24,8 +24,8 @@ LISTED = {
     "decisions", "custom_metrics", "enrichment_progress", "warehouse_details", "cancellation_reason", "error", "timing",
 }  # fmt: skip
 AGGREGATES = {
-    "total_ops", "qps", "p50_ms", "p95_ms", "p99_ms", "avg_ms", "error_rate", "total_errors", "active_connections",
-    "target_connections", "read_count", "write_count",
+    "total_ops", "qps", "p50_ms", "p95_ms", "p99_ms", "avg_ms", "error_rate", "total_errors", "failed_connects",
+    "active_connections", "target_connections", "read_count", "write_count",
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ async def test_figures_are_those_of_now(scene: Scene, store: MemoryStore) -> Non
     found = await told(store)
 
     assert (round(found["ops"]["current_per_sec"]), found["ops"]["total"]) == (22, 110)
-    assert found["errors"] == {"count": 10, "rate": pytest.approx(10 / 110)}
+    assert found["errors"] == {"count": 10, "failed_connects": 0, "rate": pytest.approx(10 / 110)}
     assert found["connections"]["active"] == 8
     assert found["latency"]["avg"] == pytest.approx(2, rel=0.01)
     assert found["latency_aggregation_method"] == "merged histograms (exact)"
@@ -252,10 +252,15 @@ async def test_a_run_whose_orchestrator_is_gone_is_an_orphan_until_another_leads
     await running(scene)
     alone = (await told(store))["run"]
     await store.leases.acquire(RUN, "another", timedelta(seconds=10))
-
     led = (await told(store))["run"]
+    await scene.led_to(RunStatus.STOPPING)
+    await scene.clock.advance(timedelta(seconds=11))
+    await scene.led_to(RunStatus.CANCELLING)
+
+    changed = (await told(store))["run"]
 
     assert (alone["verdict"], alone["is_orphan"], led["is_orphan"]) == ("PENDING", True, False)
+    assert not changed["is_orphan"]
     assert "drumbeat bench orchestrate" in alone["verdict_reason"]
 
 

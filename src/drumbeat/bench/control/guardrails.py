@@ -293,8 +293,8 @@ def _scale_down(view: GuardView, worker: GuardedWorker, target: int) -> NewEvent
 def _detail(view: GuardView, worker: GuardedWorker, digits: int = 1) -> str:
     rails, cpu, memory = view.guardrails, worker.cpu_percent or 0.0, worker.memory_percent or 0.0
     if cpu >= rails.max_cpu_percent:
-        return f"cpu_percent {cpu:.{digits}f} >= {rails.max_cpu_percent:.{digits}f}"
-    return f"memory_percent {memory:.{digits}f} >= {rails.max_memory_percent:.{digits}f}"
+        return f"CPU {cpu:.{digits}f} %, limit {rails.max_cpu_percent:.{digits}f} %"
+    return f"memory {memory:.{digits}f} %, limit {rails.max_memory_percent:.{digits}f} %"
 
 
 def _action(view: GuardView, action: str, worker: WorkerId | None, before: int | None, after: int | None) -> GuardAction:

@@ -170,6 +170,7 @@ def _measured(found: Measured) -> dict[str, Any]:
         "operations": found.operations,
         "operations_per_second": found.qps,
         "errors": found.errors,
+        "failed_connects": found.failed_connects,
         "error_percent": found.error_rate * 100,
         "latency": latency,
     }

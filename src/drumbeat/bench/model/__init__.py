@@ -97,6 +97,7 @@ from drumbeat.bench.model.steering import (
     Window as Window,
 )
 from drumbeat.bench.model.verdict import (
+    ORPHANED as ORPHANED,
     ExitStatus as ExitStatus,
     RunJudgement as RunJudgement,
     RunVerdict as RunVerdict,
@@ -130,4 +131,9 @@ from drumbeat.bench.model.watching import (
     Stretch as Stretch,
     WorkerSnapshot as WorkerSnapshot,
 )
-from drumbeat.bench.model.words import ms as ms, number as number, texts_that_differ as texts_that_differ
+from drumbeat.bench.model.words import (
+    and_failed_connects as and_failed_connects,
+    ms as ms,
+    number as number,
+    texts_that_differ as texts_that_differ,
+)

@@ -42,6 +42,7 @@ def measured_at_best(record: RunRecord) -> Mapping[str, Measured]:
     overall = Measured(
         operations=step.operations,
         errors=step.errors,
+        failed_connects=step.failed_connects,
         latency=Latency(p50_ms=step.p50_ms, p95_ms=step.p95_ms, p99_ms=step.p99_ms),
     )
     return {ALL_KINDS: overall, **{str(kind): _kind(figures) for kind, figures in kinds.items()}}

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from drumbeat.core.run import error_rate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindFigures:
@@ -15,6 +17,10 @@ class KindFigures:
     p95_ms: float | None = None
     p99_ms: float | None = None
 
+    @property
+    def error_rate(self) -> float:
+        return error_rate(self.operations, self.errors)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
@@ -24,6 +30,7 @@ class Figures:
     until: datetime
     operations: int = 0
     errors: int = 0
+    failed_connects: int = 0
     qps: float = 0.0
     mean_ms: float | None = None  #: mean response time, from the moment at which an operation should have started
     service_ms: float | None = None  #: mean time for which an operation used its connection
@@ -41,5 +48,4 @@ class Figures:
 
     @property
     def error_rate(self) -> float:
-        """Return the share of operations that failed, from 0 to 1."""
-        return self.errors / self.operations if self.operations else 0.0
+        return error_rate(self.operations, self.errors, self.failed_connects)

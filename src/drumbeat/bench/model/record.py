@@ -9,7 +9,7 @@ from typing import Any
 from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.repeats import Repeated, collapsed
-from drumbeat.core.run import Result, Run, Step
+from drumbeat.core.run import Result, Run, Step, error_rate
 from drumbeat.core.worker import WorkerId, WorkerStatus
 
 _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
@@ -74,9 +74,7 @@ class Measured:
 
     @property
     def error_rate(self) -> float:
-        """Return the share of operations that failed, from 0 to 1; a failed connect counts as a failed operation."""
-        tried = self.operations + self.failed_connects
-        return (self.errors + self.failed_connects) / tried if tried else 0.0
+        return error_rate(self.operations, self.errors, self.failed_connects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +203,9 @@ class FailureExample:
 class RunErrors:
     """The errors of a run: counts by kind, class and second, and examples."""
 
-    operations: int = 0  #: only in phase MEASUREMENT, like ``errors``
+    operations: int = 0  #: only in phase MEASUREMENT, like ``errors`` and ``failed_connects``
     errors: int = 0
+    failed_connects: int = 0
     by_kind: Mapping[str, int] = field(default_factory=dict)  #: errors of all phases; the fields below cover all phases too
     by_class: Mapping[str, int] = field(default_factory=dict)
     by_second: Mapping[int, int] = field(default_factory=dict)
@@ -214,7 +213,7 @@ class RunErrors:
 
     @property
     def error_rate(self) -> float:
-        return self.errors / self.operations if self.operations else 0.0
+        return error_rate(self.operations, self.errors, self.failed_connects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

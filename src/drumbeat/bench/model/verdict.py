@@ -8,6 +8,7 @@ from typing import Any
 from drumbeat.core.run import RUN_ENDED, Run, RunStatus
 
 KEPT_UNDER = "verdict"  #: the key of the verdict in the custom metrics of a run's row
+ORPHANED = "not controlled (no orchestrator)"  #: in lists, in place of the verdict of an active run
 
 
 class ExitStatus(IntEnum):
@@ -51,6 +52,11 @@ class RunJudgement:
                 return "COMPLETED, no objective was set"
             case _:
                 return f"{self.verdict.replace('_', ' ')}: {self.reason}"
+
+    @property
+    def short(self) -> str:
+        """Return the verdict in one or a few words, for lists."""
+        return ORPHANED if self.is_orphan else str(self.verdict)
 
     @property
     def passed(self) -> bool | None:

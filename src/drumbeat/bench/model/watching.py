@@ -78,6 +78,7 @@ class LiveRun:
     figures: Figures | None = None  #: measurements of the last few seconds; None once the run has ended
     reads: int | None = None  #: read operations so far; None while older samples are being loaded
     writes: int | None = None
+    failed_connects: int = 0  #: in the measurement so far; fewer while older samples are being loaded
     by_kind: Mapping[str, float] = field(default_factory=dict)  #: operations per second of each kind
     steps: tuple[Step, ...] = ()
     objectives: tuple[ObjectiveStatus, ...] = ()

@@ -26,3 +26,8 @@ def texts_that_differ(one: float, other: float, digits: int = 3) -> tuple[str, s
     """Format two different numbers so that their texts differ too: with more significant digits than usual if necessary."""
     candidates = ((number(one, each), number(other, each)) for each in range(digits, digits + 6))
     return next((texts for texts in candidates if texts[0] != texts[1]), (number(one, digits), number(other, digits)))
+
+
+def and_failed_connects(count: int) -> str:
+    """Return text such as ``, 3 failed connects`` to append to a count of errors; empty for 0."""
+    return f", {count:,} failed connect{'' if count == 1 else 's'}" if count else ""

@@ -174,7 +174,7 @@ def _flags(record: RunRecord) -> list[str]:
     flags = ["CLIENT_LIMITED"] if record.client_limited else []
     if any(worker.status in ("lost", "error") or worker.extra.get("from_samples") for worker in record.workers):
         flags.append("WORKERS_LOST")
-    if any(second.phase == Phase.MEASUREMENT and second.errors for second in record.timeline):
+    if any(second.phase == Phase.MEASUREMENT and (second.errors or second.failed_connects) for second in record.timeline):
         flags.append("ERRORS")
     if (found := availability_of(record)) is not None and found.without_service:
         flags.append("OUTAGE")

@@ -14,6 +14,7 @@ from drumbeat.bench.results.record import decisions_of, signals_of
 from drumbeat.bench.results.timeline import Timeline
 from drumbeat.core.beat import Beat
 from drumbeat.core.downsample import downsample
+from drumbeat.core.run import Phase
 from drumbeat.core.sample import StoredSample
 
 MOST_DECISIONS = 500
@@ -42,6 +43,12 @@ class LiveSeries:
     @property
     def needs_samples(self) -> bool:
         return self._stored_curves is None
+
+    @property
+    def failed_connects(self) -> int:
+        """How many attempts to connect failed during the measurement; before it has begun, since the start of the run."""
+        measured = [second for second in self._seconds.values() if second.phase == Phase.MEASUREMENT]
+        return sum(second.failed_connects for second in measured or self._seconds.values())
 
     @property
     def decisions(self) -> tuple[DecisionRecord, ...]:

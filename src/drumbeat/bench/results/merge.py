@@ -7,7 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from drumbeat.bench.model import Figures, KindFigures
-from drumbeat.bench.results.timeline import histogram_of, kinds_of, merge_into, open_connections, was_the_limit
+from drumbeat.bench.results.timeline import (
+    failed_connects_of,
+    histogram_of,
+    kinds_of,
+    merge_into,
+    open_connections,
+    was_the_limit,
+)
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
@@ -38,6 +45,7 @@ class _Share:
     seconds: float = 0.0
     operations: int = 0
     errors: int = 0
+    failed_connects: int = 0
     held: float = 0.0  #: open connections × seconds
     limited: float = 0.0  #: seconds in which the worker, not the database, limited throughput
     began: datetime | None = None
@@ -52,6 +60,7 @@ class _Share:
         self.seconds += seconds
         self.operations += sample.operations
         self.errors += sample.errors
+        self.failed_connects += failed_connects_of(sample)
         self.held += open_connections(sample) * seconds
         self.limited += seconds if was_the_limit(sample) else 0.0
         merge_into(self.latency, sample.latency)
@@ -100,6 +109,7 @@ class WindowMerger:
             until=self._until,
             operations=sum(share.operations for share in shares),
             errors=sum(share.errors for share in shares),
+            failed_connects=sum(share.failed_connects for share in shares),
             qps=sum(slot.operations / slot.seconds for slot in slots),
             mean_ms=_mean_ms([whole]),
             service_ms=_mean_ms([kind.service for kind in self._kinds.values()]) or _mean_ms([whole]),

@@ -4,14 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from drumbeat.bench.model import ALL_KINDS, FailureExample, Measured, RunErrors, Second
+from drumbeat.bench.model import ALL_KINDS, FailureExample, Measured, RunErrors, RunPlan, Second
+from drumbeat.bench.results.availability import availability_of
 from drumbeat.bench.results.live_series import without_kind_histograms
-from drumbeat.bench.results.record import began, last_sample_at, samples_between, totals_of
-from drumbeat.bench.results.timeline import Timeline, error_classes_of, kinds_of, note_failures, overlaps
+from drumbeat.bench.results.record import began, last_sample_at, record_of_results, samples_between, totals_of
+from drumbeat.bench.results.timeline import Timeline, error_classes_of, failed_connects_of, kinds_of, note_failures, overlaps
 from drumbeat.bench.results.yielding import iterate_yielding
 from drumbeat.bench.run_state import stored_failures, whole_row
 from drumbeat.core.pool import PoolId
-from drumbeat.core.run import Result, Run, RunId
+from drumbeat.core.run import Phase, Result, Run, RunId
 from drumbeat.core.sample import StoredSample
 from drumbeat.store.interface import Store
 
@@ -37,8 +38,8 @@ async def read_seconds(
 
 
 async def read_errors(store: Store, run_id: RunId) -> RunErrors:
-    """Count the errors of a run, with examples. Raises NotFound. The examples of an ended run come from its result. Those of a
-    run under way come only from samples with a failed operation, so examples of failed attempts to connect can be missing."""
+    """Count the errors of a run, with examples. Raises NotFound. The totals and examples of an ended run come from its
+    result."""
     run, now = await store.runs.get(run_id), await store.now()
     results = await store.results.list(run_id)
     counted, origin = _Errors(), began(run)
@@ -46,7 +47,9 @@ async def read_errors(store: Store, run_id: RunId) -> RunErrors:
         async for _, rows in samples_between(store, PoolId(run_id), origin, last_sample_at(run, now), failed=True):
             async for sample in iterate_yielding(rows):
                 counted.add(sample, origin)
-    return counted.found(_measured(run, results), stored_failures(whole_row(results)))
+    stored = availability_of(record_of_results(run, RunPlan(), results, ()))
+    connects = stored.failed_connects if stored else None
+    return counted.found(_measured(run, results), connects, stored_failures(whole_row(results)))
 
 
 class _Errors:
@@ -56,20 +59,25 @@ class _Errors:
         self._kinds: Counter[str] = Counter()
         self._classes: Counter[str] = Counter()
         self._seconds: defaultdict[int, float] = defaultdict(float)
+        self._failed_connects = 0
         self._examples: list[FailureExample] = []
 
     def add(self, sample: StoredSample, origin: datetime) -> None:
         ended = (sample.at - origin).total_seconds()
         for offset, _, share in overlaps(ended - sample.interval.total_seconds(), ended):
             self._seconds[offset] += sample.errors * share
+        if sample.phase == Phase.MEASUREMENT:
+            self._failed_connects += failed_connects_of(sample)
         self._kinds.update({kind: int(block["errors"]) for kind, block in kinds_of(sample) if block.get("errors")})
         self._classes.update(error_classes_of(sample))
         note_failures(self._examples, sample)
 
-    def found(self, measured: Measured, stored: Sequence[FailureExample]) -> RunErrors:
+    def found(self, measured: Measured, connects: int | None, stored: Sequence[FailureExample]) -> RunErrors:
+        """Return the errors, with ``measured`` as totals and ``connects`` failed connects (None: those in the samples)."""
         return RunErrors(
             operations=measured.operations,
             errors=measured.errors,
+            failed_connects=self._failed_connects if connects is None else connects,
             by_kind=dict(self._kinds),
             by_class=dict(self._classes),
             by_second={at: round(count) for at, count in sorted(self._seconds.items()) if at >= 0 and count >= 0.5},

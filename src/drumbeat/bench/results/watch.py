@@ -20,6 +20,7 @@ from drumbeat.bench.model import (
     stored_judgement,
 )
 from drumbeat.bench.results import curves
+from drumbeat.bench.results.availability import availability_of
 from drumbeat.bench.results.judgement import led_by, under_way
 from drumbeat.bench.results.live_series import LiveSeries, without_kind_histograms
 from drumbeat.bench.results.merge import WindowMerger
@@ -92,20 +93,21 @@ class RunWatch:
             figures=figures,
             reads=self._count("reads", results),
             writes=self._count("writes", results),
+            failed_connects=self._failed_connects(record),
             by_kind=self._by_kind(),
             steps=steps,
             objectives=_objectives(record, figures),
-            judgement=await self._judgement(record),
+            judgement=await self._judgement(record, now),
             results=results,
             summary=await self._summarise(record),
             decisions=self._series.decisions if self._series else (),
             logs=await self._new_logs(),
         )
 
-    async def _judgement(self, record: RunRecord) -> RunJudgement:
+    async def _judgement(self, record: RunRecord, now: datetime) -> RunJudgement:
         if self._has_ended:
             return stored_judgement(record.run) or judge_run(record)
-        return under_way(record.run, await led_by(self._store, record.run))
+        return under_way(record.run, await led_by(self._store, record.run), now)
 
     async def _summarise(self, record: RunRecord) -> tuple[str, ...]:
         if self._has_ended and not self._previous_read:
@@ -222,6 +224,12 @@ class RunWatch:
             return int(getattr(whole, name))
         return getattr(self._series, name) if self._series and self._caught_up else None
 
+    def _failed_connects(self, record: RunRecord) -> int:
+        stored = availability_of(record)
+        if stored is not None:
+            return stored.failed_connects
+        return self._series.failed_connects if self._series else 0
+
     def _by_kind(self) -> dict[str, float]:
         """Return operations per second by kind: the sum of the workers' rates, each over the worker's recent samples."""
         measured: dict[WorkerId, float] = {}
@@ -269,6 +277,7 @@ def _totals(figures: Figures) -> dict[str, Measured]:
         kind: Measured(
             operations=part.operations,
             errors=part.errors,
+            failed_connects=part.failed_connects if isinstance(part, Figures) else 0,
             latency=Latency(p50_ms=part.p50_ms, p95_ms=part.p95_ms, p99_ms=part.p99_ms),
         )
         for kind, part in parts.items()

@@ -144,5 +144,15 @@ class SamplesContract(Given):
         assert [one.n for one in listed] == [1, 2, 4, 5, 7, 8]
         assert [one.n for one in first] == [1, 2]
 
+    async def test_samples_that_count_failed_connects_are_listed_with_those_that_count_errors(
+        self, store: Store, pool: PoolRow
+    ) -> None:
+        worker, extra = await joined(store, pool), {"kinds": {"a": {"errors": 0}}, "failed_connects": 7}
+        await append(
+            store, worker, sample(1, age=3 * SECOND), sample(2, age=2 * SECOND, extra=extra), sample(3, age=SECOND, errors=1)
+        )
+
+        assert [one.n for one in await store.samples.list(pool.pool_id, failed=True)] == [2, 3]
+
     async def test_a_pool_nobody_made_has_no_samples(self, store: Store) -> None:
         assert await store.samples.list(PoolId("pool-nobody-made")) == []

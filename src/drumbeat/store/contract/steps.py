@@ -29,6 +29,7 @@ class StepsContract(Given):
                 "ended_at": BEGIN + timedelta(seconds=10, microseconds=1),
                 "operations": 2**40,
                 "errors": 7,
+                "failed_connects": 140,
                 "qps": 1234.5,
                 "target_qps": 2000.0,
                 "p50_ms": 0.25,

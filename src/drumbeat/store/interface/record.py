@@ -52,7 +52,7 @@ class Samples(Protocol):
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
         """Return the samples of intervals that ended after ``since`` and up to ``until``, oldest first. ``failed``: only
-        samples with errors."""
+        samples with errors or with ``failed_connects`` in ``extra``."""
         ...
 
 

@@ -40,7 +40,7 @@ class MemorySamples(MemoryTable):
             if (since is None or stored.row.at > since)
             and (until is None or stored.row.at <= until)
             and worker_id in (None, stored.row.worker_id)
-            and (stored.row.errors or not failed)
+            and (not failed or stored.row.errors or "failed_connects" in stored.row.extra)
         ]
         chosen.sort(key=lambda stored: stored.row.at)
         return [replace(stored.row, latency=Histogram.from_bytes(stored.latency)) for stored in chosen[:limit]]

@@ -164,7 +164,7 @@ async def list_samples(
     plane: Plane,
     worker: Annotated[str | None, Query(max_length=200)] = None,
     since: Annotated[Moment | None, Query(description="Only samples measured after this time.")] = None,
-    failed: Annotated[bool, Query(description="Only samples with errors.")] = False,
+    failed: Annotated[bool, Query(description="Only samples with errors or failed connects.")] = False,
     limit: Limit = 100,
 ) -> list[SampleShape]:
     """List the raw samples of a pool's workers, oldest first. For a run's time series see /runs/{run_id}/samples."""

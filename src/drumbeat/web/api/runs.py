@@ -9,7 +9,6 @@ from urllib.parse import quote
 from fastapi import Query, Request, Response
 
 from drumbeat.bench.model import LoadMode, RunExplanation, ScalingMode, stored_explanation
-from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId, RunStatus
 from drumbeat.web.api.answers import created, problems, set_location
@@ -46,11 +45,11 @@ Order = Literal["-created_at", "created_at", "name", "-name", "status", "-status
     operation_id="make_run",
     responses={**created(_LINKS, "run/run_id", "run_id"), **problems(404, 409, 501)},
 )
-async def create_run(body: NewRun, plane: Plane, response: Response) -> RunMade:
+async def create_run(body: NewRun, state: State, response: Response) -> RunMade:
     """Create a run (PREPARED) from a template or a document. The database is inspected, but gets no load before the start."""
-    bench = plane.bench()
+    bench = state.plane.bench()
     run, preflight = await bench.create(await _document(bench, body), body.template)
-    return await _created(plane, response, run, preflight, start=body.start)
+    return await _created(state, response, run, preflight, start=body.start)
 
 
 async def _document(bench: "BenchService", body: NewRun) -> Any:
@@ -61,12 +60,12 @@ async def _document(bench: "BenchService", body: NewRun) -> Any:
     return await bench.document(body.template or "", settings_of(body.settings))
 
 
-async def _created(plane: ControlPlane, response: Response, run: Run, preflight: object, *, start: bool) -> RunMade:
+async def _created(state: AppState, response: Response, run: Run, preflight: object, *, start: bool) -> RunMade:
     if start:
-        await plane.bench().start(run.run_id)
-        run = await plane.store.runs.get(run.run_id)
+        await state.plane.bench().start(run.run_id)
     set_location(response, f"{RUNS}/{quote(run.run_id)}")
-    return RunMade.model_validate({"run": run, "preflight": preflight}, from_attributes=True)
+    shown = await _shown_now(state, run.run_id)
+    return RunMade.model_validate({"run": shown, "preflight": preflight}, from_attributes=True)
 
 
 @router.get(RUNS, operation_id="list_runs", responses=problems(404, 409))
@@ -115,6 +114,10 @@ async def _shown(state: AppState, run: Run, shape: type[Shown]) -> Shown:
     return shape.model_validate(run).model_copy(update=verdict)
 
 
+async def _shown_now(state: AppState, run_id: RunId) -> RunShape:
+    return await _shown(state, await state.plane.store.runs.get(run_id), RunShape)
+
+
 @router.get(_RUN, operation_id="show_run", responses=problems(404, 409))
 async def show_run(run_id: Id, state: State) -> WholeRun:
     """Return a run with its verdict and configuration; after its end also its summary and, if stored, its explanation."""
@@ -143,7 +146,7 @@ async def show_run_status(run_id: Id, state: State) -> RunStanding:
     return RunStanding(
         run=run,
         led_by=found.led_by,
-        is_orphan=found.is_orphan,
+        is_orphan=run.is_orphan,
         verdict=run.verdict,
         verdict_reason=run.verdict_reason,
         workers=dict(Counter(str(worker.status) for worker in found.workers)),
@@ -151,17 +154,17 @@ async def show_run_status(run_id: Id, state: State) -> RunStanding:
 
 
 @router.post(f"{_RUN}/start", status_code=202, operation_id="start_run", responses=problems(404, 409))
-async def start_run(run_id: Id, plane: Plane) -> RunShape:
+async def start_run(run_id: Id, state: State) -> RunShape:
     """Start a PREPARED run. This server orchestrates the run; with --no-conduct it leaves that to another orchestrator."""
-    await plane.bench().start(RunId(run_id))
-    return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
+    await state.plane.bench().start(RunId(run_id))
+    return await _shown_now(state, RunId(run_id))
 
 
 @router.post(f"{_RUN}/stop", status_code=202, operation_id="stop_run", responses=problems(404, 409))
-async def stop_run(run_id: Id, plane: Plane) -> RunShape:
+async def stop_run(run_id: Id, state: State) -> RunShape:
     """Stop (cancel) a run. A run that has already ended is unchanged."""
-    await plane.bench().stop(RunId(run_id))
-    return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
+    await state.plane.bench().stop(RunId(run_id))
+    return await _shown_now(state, RunId(run_id))
 
 
 @router.post(
@@ -170,10 +173,10 @@ async def stop_run(run_id: Id, plane: Plane) -> RunShape:
     operation_id="rerun_run",
     responses={**created(_LINKS, "run/run_id", "run_id"), **problems(404, 409)},
 )
-async def rerun(run_id: Id, plane: Plane, response: Response, body: Rerun = UNCHANGED) -> RunMade:
+async def rerun(run_id: Id, state: State, response: Response, body: Rerun = UNCHANGED) -> RunMade:
     """Create a run with the configuration of an earlier run, optionally with some settings changed."""
-    run, preflight = await plane.bench().recreate(RunId(run_id), settings_of(body.settings))
-    return await _created(plane, response, run, preflight, start=body.start)
+    run, preflight = await state.plane.bench().recreate(RunId(run_id), settings_of(body.settings))
+    return await _created(state, response, run, preflight, start=body.start)
 
 
 @router.delete(_RUN, status_code=204, operation_id="remove_run", responses=problems(404, 409))

@@ -18,6 +18,9 @@ Settings = Annotated[
 ]
 
 
+RATE = "Failed operations and failed attempts to connect, as a share of all operations and these attempts, from 0 to 1."
+
+
 class NewRun(RequestBody):
     """A run to create, from a stored template or from a document."""
 
@@ -184,7 +187,8 @@ class StepShape(Shape):
     ended_at: datetime | None
     operations: int
     errors: int
-    error_rate: float
+    failed_connects: int
+    error_rate: float = Field(description=RATE)
     qps: float | None
     target_qps: float | None
     p50_ms: float | None
@@ -251,7 +255,8 @@ class ErrorsShape(Shape):
 
     operations: int
     errors: int
-    error_rate: float
+    failed_connects: int = Field(description="Failed attempts to connect during the measurement.")
+    error_rate: float = Field(description=RATE)
     by_kind: dict[str, int]
     by_class: dict[str, int] = Field(description="Failed operations by error class, such as QUERY_TIMEOUT.")
     by_second: dict[int, int] = Field(description="Failed operations by second since the start of the run.")

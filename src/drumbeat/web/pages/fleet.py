@@ -61,7 +61,7 @@ _FLEETS = (
     TableColumn(name="target", label="target workers", read=lambda row: row.target, number=True),
     TableColumn(name="cost", label="cost per hour", read=lambda row: money(row.spent and row.spent.burn_per_hour), number=True),
     TableColumn(name="today", label="cost today (UTC)", read=lambda row: spent_text(row.spent, "day"), number=True),
-    TableColumn(name="beat", label="time since decision", read=lambda row: row.last_beat, number=True),
+    TableColumn(name="beat", label="last decision", read=lambda row: row.last_beat, number=True),
 )
 
 

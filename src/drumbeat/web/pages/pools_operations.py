@@ -31,7 +31,7 @@ _ANY_STATUS = {  #: which jobs a filter without status selects
     "prioritise": "ready or delayed jobs",
 }  # fmt: skip
 _AMOUNTS = {"reschedule": "Run in (minutes; 0 is now)", "prioritise": "New priority (higher first)"}
-_TITLE = "Change many jobs"
+_TITLE = "Bulk actions"
 _ERRORS = "Poisoned jobs, grouped by error. Errors that differ only in numbers, IDs or addresses form one group."
 _AGE_HINT = 'hint="since pushed; for ended jobs, since they ended"'
 _VERBS = {"cancel": "cancelled", "requeue": "requeued", "reschedule": "rescheduled", "prioritise": "prioritised"}

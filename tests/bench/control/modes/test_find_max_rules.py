@@ -15,6 +15,7 @@ P95 = plan(objectives={"INSERT": Objective(p95_ms=20.0)})
 P99 = plan(objectives={"INSERT": Objective(p99_ms=20.0)})
 ERRORS = plan(objectives={"INSERT": Objective(max_error_pct=0.5)})
 ALL = plan(objectives={ALL_KINDS: Objective(p95_ms=8.0)})
+ALL_ERRORS = plan(objectives={ALL_KINDS: Objective(max_error_pct=0.5)})
 OFF = plan(objectives={"INSERT": Objective()})
 
 
@@ -45,6 +46,13 @@ RULES = [
     ("a queue comes before errors", plan(), figures(waiting=4.0, errors=45_000), "QUEUE_DETECTED", "waited"),
     ("errors at the limit", plan(), figures(errors=450), "STABLE", "p95"),
     ("errors above it", plan(), figures(errors=900), "ERROR_THRESHOLD", "2.00 % of operations failed, more than 1 %"),
+    (
+        "failed connects count as errors",
+        plan(),
+        figures(errors=0, failed_connects=900),
+        "ERROR_THRESHOLD",
+        "1.96 % of operations failed (0 failed, 900 failed connects)",
+    ),
     ("errors come before latency", plan(), figures(errors=900, p95_ms=90.0), "ERROR_THRESHOLD", "2.00 %"),
     ("latency within the limit", plan(), figures(p95_ms=11.9), "STABLE", "p95 +19.0%"),
     ("latency above it", plan(), figures(p95_ms=12.1), "DEGRADED", "p95 +21.0%"),
@@ -59,6 +67,7 @@ RULES = [
     ("errors above the objective", ERRORS, inserts(errors=8), "SLO", "INSERT: errors of 0.8 %"),
     ("an objective for a kind that did nothing", P95, figures(), "SLO", "INSERT: an objective is set and no operation ended"),
     ("an objective for all together", ALL, figures(), "SLO", "all operations: p95 of 10 ms"),
+    ("failed connects miss an objective for all", ALL_ERRORS, figures(failed_connects=300), "SLO", "all operations: errors of"),
     ("an objective that is switched off", OFF, figures(), "STABLE", "p95"),
     ("latency comes before objectives", P95, figures(p95_ms=20.0), "DEGRADED", "p95 +100.0%"),
 ]
@@ -68,6 +77,12 @@ def judged(of: RunPlan, measured: Figures) -> Step:
     said = ended(of, measuring(15, *QUIET), measured)
     assert said.step is not None
     return said.step
+
+
+def test_a_step_has_the_failed_connects_that_its_error_rate_counts() -> None:
+    step = judged(plan(), figures(operations=950, errors=0, failed_connects=50))
+
+    assert (step.failed_connects, step.error_rate) == (50, 0.05)
 
 
 @pytest.mark.parametrize(("of", "measured", "outcome", "reason"), [row[1:] for row in RULES], ids=[row[0] for row in RULES])

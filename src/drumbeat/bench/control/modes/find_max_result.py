@@ -28,6 +28,7 @@ def step_row(view: ModeView, state: FindMaxState, verdict: LevelVerdict, *, is_p
         ended_at=figures.until,
         operations=figures.operations,
         errors=figures.errors,
+        failed_connects=figures.failed_connects,
         qps=figures.qps,
         p50_ms=figures.p50_ms,
         p95_ms=figures.p95_ms,

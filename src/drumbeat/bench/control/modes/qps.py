@@ -272,6 +272,7 @@ def _change(view: ModeView, state: QpsState, figures: Figures, total: int) -> Lo
         ended_at=figures.until,
         operations=figures.operations,
         errors=figures.errors,
+        failed_connects=figures.failed_connects,
         qps=figures.qps,
         target_qps=view.plan.qps.target_qps,
         p50_ms=figures.p50_ms,

@@ -22,6 +22,7 @@ from drumbeat.bench.model import (
     Queueing,
     RunPlan,
     StepFigures,
+    and_failed_connects,
     number,
 )
 
@@ -178,9 +179,10 @@ def too_many_errors(plan: FindMaxPlan, figures: Figures) -> BrokenRule | None:
     rate = 100 * figures.error_rate
     if rate <= plan.max_error_rate_pct:
         return None
+    counted = f" ({figures.errors:,} failed{and_failed_connects(figures.failed_connects)})" if figures.failed_connects else ""
     return BrokenRule(
         outcome=LevelOutcome.ERROR_THRESHOLD,
-        reason=f"{rate:.2f} % of operations failed, more than {plan.max_error_rate_pct:g} %",
+        reason=f"{rate:.2f} % of operations failed{counted}, more than {plan.max_error_rate_pct:g} %",
         narrow=rate <= plan.max_error_rate_pct * (1 + NARROW_COUNT),
     )
 
@@ -196,24 +198,22 @@ def nothing_measured(figures: Figures, state: FindMaxState) -> BrokenRule | None
 
 def missed_objective(plan: RunPlan, figures: Figures) -> BrokenRule | None:
     """Return the first missed objective, or None. An objective for a kind of operation that never ran counts as missed."""
-    whole = KindFigures(operations=figures.operations, errors=figures.errors, p95_ms=figures.p95_ms, p99_ms=figures.p99_ms)
     for kind, objective in sorted(plan.objectives.items()):
-        measured = whole if kind == ALL_KINDS else figures.kinds.get(kind, KindFigures())
+        measured: Figures | KindFigures = figures if kind == ALL_KINDS else figures.kinds.get(kind, KindFigures())
         if failure := _missed(kind or "all operations", objective, measured):
             return failure
     return None
 
 
-def _missed(name: str, objective: Objective, measured: KindFigures) -> BrokenRule | None:
+def _missed(name: str, objective: Objective, measured: Figures | KindFigures) -> BrokenRule | None:
     if objective == Objective():
         return None
     if not measured.operations:
         return BrokenRule(outcome=LevelOutcome.SLO, reason=f"{name}: an objective is set and no operation ended in the step")
-    rate = 100 * measured.errors / measured.operations
     for label, figure, limit, unit, band in (
         ("p95", measured.p95_ms, objective.p95_ms, "ms", NARROW),
         ("p99", measured.p99_ms, objective.p99_ms, "ms", NARROW),
-        ("errors", rate, objective.max_error_pct, "%", NARROW_COUNT),
+        ("errors", 100 * measured.error_rate, objective.max_error_pct, "%", NARROW_COUNT),
     ):
         if limit is not None and figure is not None and figure > limit:
             reason = f"{name}: {label} of {number(figure, 4)} {unit} is above the objective of {limit:g} {unit}"

@@ -7,7 +7,7 @@ from statistics import fmean, pstdev
 
 from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.core.histogram import Histogram, merged
-from drumbeat.core.run import Phase
+from drumbeat.core.run import Phase, error_rate
 
 SHORTEST = 3  #: fewest seconds in a batch
 _MOST = 120  #: most batches of a run; a longer run gets longer batches
@@ -47,11 +47,12 @@ def common_length(first: int, second: int, fewest: int) -> int:
 
 def _batch(seconds: Sequence[Second]) -> Batch:
     operations = sum(second.operations for second in seconds)
+    errors, connects = sum(second.errors for second in seconds), sum(second.failed_connects for second in seconds)
     whole = merged(Histogram.from_bytes(second.histogram) for second in seconds if second.histogram)
     p50, p95, p99 = (None if ns is None else ns / 1e6 for ns in whole.percentiles_ns(_PERCENTS))
     return Batch(
         qps=operations / len(seconds),
-        error_rate=sum(second.errors for second in seconds) / operations if operations else 0.0,
+        error_rate=error_rate(operations, errors, connects),
         p50_ms=p50,
         p95_ms=p95,
         p99_ms=p99,

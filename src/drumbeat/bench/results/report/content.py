@@ -90,7 +90,7 @@ def tiles(record: RunRecord) -> list[ReportTile]:
         ReportTile(
             label="errors",
             value=words.percent(whole.error_rate if whole.operations else None),
-            note=f"{words.number(whole.errors, 9)} failed",
+            note=f"{words.number(whole.errors, 9)} failed" + words.and_failed_connects(whole.failed_connects),
         ),
         *_availability_tile(record),
         *_best_tile(record),
@@ -313,7 +313,9 @@ def errors(record: RunRecord) -> ReportTable | None:
         for kind, m in record.kinds.items()
         if m.errors
     ]
-    examples = [(each.kind, "", "", each.error_class, each.sqlstate, each.message) for each in record.failures]
+    if record.whole.failed_connects:
+        counted.append(("connecting", words.number(record.whole.failed_connects, 9), "", "", "", ""))
+    examples = [(each.kind or "connecting", "", "", each.error_class, each.sqlstate, each.message) for each in record.failures]
     head = ("kind", "errors", "share", "class", "SQLSTATE", "example")
     rows = [*counted, *examples]
     return ReportTable(head=head, rows=rows, prose=frozenset({"class", "SQLSTATE", "example"})) if rows else None

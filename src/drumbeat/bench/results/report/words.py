@@ -2,7 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from drumbeat.bench.model.words import NOTHING as NOTHING, ms as ms, number as number, texts_that_differ as texts_that_differ
+from drumbeat.bench.model.words import (
+    NOTHING as NOTHING,
+    and_failed_connects as and_failed_connects,
+    ms as ms,
+    number as number,
+    texts_that_differ as texts_that_differ,
+)
 
 
 def percent(share: float | None, digits: int = 3) -> str:

@@ -1,8 +1,8 @@
--- Samples of a time interval, oldest first, of a worker if one is named, on request only samples with errors.
--- cmsgpack cannot decode a body, which has bytes, so the error count is found by its name; it comes before user-chosen names.
-local function counts_errors(body)
+-- Samples of a time interval, oldest first, of a worker if one is named, on request only samples with errors or failed connects.
+-- cmsgpack cannot decode a body, which has bytes, so both are found by name; the error count comes before user-chosen names.
+local function counts_failures(body)
   local _, last = string.find(body, '\166errors', 1, true)
-  return last and string.byte(body, last + 1) ~= 0
+  return (last and string.byte(body, last + 1) ~= 0) or string.find(body, '\175failed_connects', 1, true)
 end
 
 local pool, since, till, worker, failed, limit = unpack(ARGV)
@@ -13,7 +13,7 @@ repeat
   for i = 1, #found, 2 do
     if #rows < limit and (not suffix or string.sub(found[i], 17) == suffix) then
       local body = call('HGET', key(pool, 'sample_bodies'), found[i])
-      if failed == '0' or counts_errors(body) then
+      if failed == '0' or counts_failures(body) then
         rows[#rows + 1] = {string.sub(found[i], 18), found[i + 1], body}
       end
     end

@@ -270,7 +270,7 @@ SELECT * FROM drumbeat.samples
  WHERE pool_id = :pool_id AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
    AND (CAST(:until AS BIGINT) IS NULL OR at <= CAST(:until AS BIGINT))
    AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
-   AND (CAST(:failed AS INTEGER) = 0 OR errors > 0)
+   AND (CAST(:failed AS INTEGER) = 0 OR errors > 0 OR @json_text(extra, 'failed_connects') IS NOT NULL)
  ORDER BY at, worker_id, n LIMIT CAST(:limit AS INTEGER);
 
 -- name: add_run
@@ -349,19 +349,19 @@ SELECT * FROM drumbeat.execution_files WHERE run_id = :run_id ORDER BY worker_id
 -- name: save_step
 -- One row per run, type and number: a later measurement of a step replaces an earlier one.
 INSERT INTO drumbeat.steps (run_id, n, type, from_target, to_target, direction, started_at, ended_at, operations, qps, target_qps,
-                            p50_ms, p95_ms, p99_ms, errors, error_rate, qps_vs_prior, p95_vs_baseline, queue_detected, outcome, reason,
+                            p50_ms, p95_ms, p99_ms, errors, failed_connects, error_rate, qps_vs_prior, p95_vs_baseline, queue_detected, outcome, reason,
                             is_probe, created_at)
 SELECT run_id, CAST(:n AS INTEGER), CAST(:type AS TEXT), CAST(:from_target AS INTEGER), CAST(:to_target AS INTEGER),
        CAST(:direction AS TEXT), CAST(:started_at AS BIGINT), CAST(:ended_at AS BIGINT), CAST(:operations AS BIGINT),
        CAST(:qps AS @real), CAST(:target_qps AS @real), CAST(:p50_ms AS @real), CAST(:p95_ms AS @real), CAST(:p99_ms AS @real),
-       CAST(:errors AS BIGINT), CAST(:error_rate AS @real), CAST(:qps_vs_prior AS @real), CAST(:p95_vs_baseline AS @real),
+       CAST(:errors AS BIGINT), CAST(:failed_connects AS BIGINT), CAST(:error_rate AS @real), CAST(:qps_vs_prior AS @real), CAST(:p95_vs_baseline AS @real),
        CAST(:queue_detected AS INTEGER), CAST(:outcome AS TEXT), CAST(:reason AS TEXT), CAST(:is_probe AS INTEGER), @now
   FROM drumbeat.runs WHERE run_id = :run_id
 ON CONFLICT (run_id, type, n) DO UPDATE
    SET from_target = excluded.from_target, to_target = excluded.to_target, direction = excluded.direction,
        started_at = excluded.started_at, ended_at = excluded.ended_at, operations = excluded.operations, qps = excluded.qps,
        target_qps = excluded.target_qps, p50_ms = excluded.p50_ms, p95_ms = excluded.p95_ms, p99_ms = excluded.p99_ms,
-       errors = excluded.errors, error_rate = excluded.error_rate, qps_vs_prior = excluded.qps_vs_prior,
+       errors = excluded.errors, failed_connects = excluded.failed_connects, error_rate = excluded.error_rate, qps_vs_prior = excluded.qps_vs_prior,
        p95_vs_baseline = excluded.p95_vs_baseline, queue_detected = excluded.queue_detected, outcome = excluded.outcome,
        reason = excluded.reason, is_probe = excluded.is_probe
 RETURNING run_id;

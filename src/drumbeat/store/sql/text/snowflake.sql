@@ -245,17 +245,17 @@ UPDATE steps
        started_at = CAST(:started_at AS BIGINT), ended_at = CAST(:ended_at AS BIGINT), operations = CAST(:operations AS BIGINT),
        qps = CAST(:qps AS FLOAT), target_qps = CAST(:target_qps AS FLOAT), p50_ms = CAST(:p50_ms AS FLOAT),
        p95_ms = CAST(:p95_ms AS FLOAT), p99_ms = CAST(:p99_ms AS FLOAT), errors = CAST(:errors AS BIGINT),
-       error_rate = CAST(:error_rate AS FLOAT), qps_vs_prior = CAST(:qps_vs_prior AS FLOAT),
+       failed_connects = CAST(:failed_connects AS BIGINT), error_rate = CAST(:error_rate AS FLOAT), qps_vs_prior = CAST(:qps_vs_prior AS FLOAT),
        p95_vs_baseline = CAST(:p95_vs_baseline AS FLOAT), queue_detected = CAST(:queue_detected AS INTEGER),
        outcome = :outcome, reason = :reason, is_probe = CAST(:is_probe AS INTEGER)
  WHERE run_id = :run_id AND type = :type AND n = :n;
 @if_none INSERT INTO steps (run_id, n, type, from_target, to_target, direction, started_at, ended_at, operations, qps, target_qps,
-                   p50_ms, p95_ms, p99_ms, errors, error_rate, qps_vs_prior, p95_vs_baseline, queue_detected, outcome, reason,
+                   p50_ms, p95_ms, p99_ms, errors, failed_connects, error_rate, qps_vs_prior, p95_vs_baseline, queue_detected, outcome, reason,
                    is_probe, created_at)
 SELECT r.run_id, CAST(:n AS INTEGER), :type, CAST(:from_target AS INTEGER), CAST(:to_target AS INTEGER), :direction,
        CAST(:started_at AS BIGINT), CAST(:ended_at AS BIGINT), CAST(:operations AS BIGINT), CAST(:qps AS FLOAT),
        CAST(:target_qps AS FLOAT), CAST(:p50_ms AS FLOAT), CAST(:p95_ms AS FLOAT), CAST(:p99_ms AS FLOAT),
-       CAST(:errors AS BIGINT), CAST(:error_rate AS FLOAT), CAST(:qps_vs_prior AS FLOAT), CAST(:p95_vs_baseline AS FLOAT),
+       CAST(:errors AS BIGINT), CAST(:failed_connects AS BIGINT), CAST(:error_rate AS FLOAT), CAST(:qps_vs_prior AS FLOAT), CAST(:p95_vs_baseline AS FLOAT),
        CAST(:queue_detected AS INTEGER), :outcome, :reason, CAST(:is_probe AS INTEGER), @now
   FROM runs r WHERE r.run_id = :run_id;
 @if_any SELECT run_id FROM runs WHERE run_id = :run_id;

@@ -72,7 +72,7 @@ def _limit(bounds: Any, share: float) -> str:
 
 def _points(share: float | None) -> str:
     """Return a share as percentage points; a difference of two rates in percent has this unit."""
-    return "–" if share is None else f"{number(share * 100)} pp"
+    return "–" if share is None else f"{number(share * 100)} % points"
 
 
 def _signed_points(share: float | None) -> str:
@@ -101,7 +101,7 @@ def _value(delta: Any, value: float | None) -> str:
 
 
 def change_text(delta: Any) -> str:
-    """Return the difference of a metric between two runs: of a rate in percentage points (pp), else in percent."""
+    """Return the difference of a metric between two runs: of a rate in percentage points, else in percent."""
     if delta.bounds.absolute:
         return _signed_points(delta.difference)
     return "–" if delta.relative is None else f"{delta.relative * 100:+.1f} %"

@@ -1,8 +1,11 @@
 """Tiles with current metrics, and the table of objectives with their measured values."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from nicegui import ui
 
-from drumbeat.bench.model import LiveRun, ObjectiveStatus, texts_that_differ
+from drumbeat.bench.model import LiveRun, ObjectiveStatus, and_failed_connects, texts_that_differ
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
@@ -27,6 +30,11 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{number(share * 100)} %"
 
 
+def errors_text(found: Mapping[str, Any]) -> str:
+    """Return the errors in a run's aggregated metrics: their count, failed connects, and the share of both."""
+    return f"{found['total_errors']:,}{and_failed_connects(found['failed_connects'])} ({percent(found['error_rate'])})"
+
+
 class FigureTiles:
     """Tiles with throughput, latencies, errors and connections of a run."""
 
@@ -40,7 +48,7 @@ class FigureTiles:
         self._tiles["Operations/s"].show(number(found["qps"]))
         for name in ("p50", "p95", "p99"):
             self._tiles[name].show(ms(found[f"{name}_ms"]))
-        self._tiles["Errors"].show(f"{found['total_errors']:,} ({percent(found['error_rate'])})")
+        self._tiles["Errors"].show(errors_text(found))
         self._tiles["Operations"].show(found["total_ops"])
         target = found["target_connections"]
         now = f"{found['active_connections']} busy of {target}"

@@ -16,7 +16,7 @@ from drumbeat.web.pages.plain_words import END_REASONS, LOAD_MODES, RUN_STATUSES
 from drumbeat.web.snapshot_sections import bounds, whole_result
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
-CREATE_SAME = "Create the same run"  #: label of the button that creates a run with the same configuration, without starting it
+CREATE_SAME = "Run again (create a copy)"  #: label of the button that creates the copy, without starting it
 
 
 class Heading:

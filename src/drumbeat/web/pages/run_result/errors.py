@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from nicegui import ui
 
 from drumbeat.bench.model import FailureExample, LiveRun
-from drumbeat.core.run import RunId
+from drumbeat.core.run import RunId, error_rate
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.element_names import set_attribute
+from drumbeat.web.pages.plain_words import counted
 from drumbeat.web.pages.run_live.figures import number, percent
 from drumbeat.web.pages.run_result.executions import Operations
 from drumbeat.web.pages.run_result.selection import ExecutionSelection, only_failed, read_selection
@@ -19,7 +20,9 @@ _SCROLL = f"document.getElementById('{_ID}')?.scrollIntoView()"
 _COUNTS: list[TableColumn] = [
     TableColumn(name="kind", label="operation kind", read=lambda row: row.kind),
     TableColumn(name="errors", read=lambda row: row.errors, number=True),
-    TableColumn(name="share", label="error rate", read=lambda row: percent(row.errors / row.operations), number=True),
+    TableColumn(
+        name="share", label="error rate", read=lambda row: percent(error_rate(row.operations, row.errors)), number=True
+    ),
 ]
 COLUMNS: list[TableColumn] = [
     TableColumn(name="time", label="time (UTC)", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
@@ -70,9 +73,11 @@ class Errors:
         classes: Mapping[str, int] = _classes(watched)
         class_columns, example_columns = _link_columns(watched.run.run_id)
         ui.label("Errors").classes("text-h6").props("role=heading aria-level=2")
+        if connects := watched.failed_connects:
+            ui.label(f"{counted(connects, 'attempt')} to connect failed during the measurement")
         if failed:
             PageTable("Errors by operation kind", _COUNTS, lambda row: str(row.kind)).show(failed)
-        else:
+        elif not connects:
             ui.label("No errors during the measurement").classes("faint")
         if classes:
             PageTable("Errors by error class", class_columns, lambda each: str(each[0])).show(list(classes.items()))
