@@ -10,8 +10,9 @@ from drumbeat.bench.model import ControllerState, LoadMode, RunEnding, RunRecord
 from drumbeat.bench.model.server_totals import RESETS, rise, was_reset
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.caveats import caveats
-from drumbeat.bench.results.cost import Method, cost_of
+from drumbeat.bench.results.cost import HOURS, Method, cost_of
 from drumbeat.bench.results.curves import curves_of, written
+from drumbeat.bench.results.record import ended_record
 from drumbeat.bench.results.timeline import histogram_of, kinds_of
 from drumbeat.bench.results.top_errors import errors_by_class
 from drumbeat.bench.results.verdicts import verdicts_of
@@ -139,8 +140,8 @@ def with_metrics(rows: Sequence[Result], record: RunRecord, state: ControllerSta
         enrichment_status=status,
         enrichment_error=error,
     )
-    known = replace(record, results=(described_whole, *record.results))
-    return [replace(described_whole, custom_metrics=_metrics(known, ending, server)), *kinds]
+    ended = ended_record(record, [described_whole, *kinds], ending)
+    return [replace(described_whole, custom_metrics=_metrics(ended, ending, server)), *kinds]
 
 
 def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,12 +205,13 @@ def _verdict(verdict: Any) -> dict[str, Any]:
 
 
 def stored_cost(record: RunRecord) -> dict[str, Any] | None:
-    """Return a run's cost as its result stores it; ``target`` is the database's part of the total. None if it is unknown."""
+    """Return a run's cost as its result stores it, with the hours used; ``target`` is the database's part of the total. None if
+    the cost is unknown."""
     cost = cost_of(record)
     if cost.method is Method.UNAVAILABLE:
         return None
-    each = cost.per_1000_operations
-    return {"total": cost.total, "currency": cost.currency, "per_1000_operations": each, "target": cost.target}
+    names = ("total", "currency", "per_1000_operations", "target", *HOURS)
+    return {name: getattr(cost, name) for name in names}
 
 
 def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]:

@@ -17,7 +17,6 @@ from drumbeat.bench.model import (
     RunRecord,
     RunSeries,
     WorkerSnapshot,
-    stored_judgement,
 )
 from drumbeat.bench.results import curves
 from drumbeat.bench.results.judgement import led_by, under_way
@@ -104,7 +103,7 @@ class RunWatch:
 
     async def _judgement(self, record: RunRecord) -> RunJudgement:
         if self._has_ended:
-            return stored_judgement(record.run) or judge_run(record)
+            return judge_run(record)
         return under_way(record.run, await led_by(self._store, record.run))
 
     async def _summarise(self, record: RunRecord) -> tuple[str, ...]:
