@@ -34,8 +34,8 @@ SECOND = timedelta(seconds=1)
 RUN, POOL = RunId("r"), PoolId("r")
 PRICES = Prices(worker_hour=100.0, target_hour=1.0)
 STAYS = (
-    "passed", "verdict", "verdict_reason", "exit_code", "verdicts", "availability", "corrected_latency", "client_limited", "warnings",
-    "most_frequent_error", "totals", "kinds", "cost",
+    "passed", "verdict", "verdict_reason", "exit_code", "verdicts", "availability", "corrected_latency", "client_limited",
+    "warnings", "most_frequent_error", "totals", "kinds", "cost",
 )  # fmt: skip
 
 

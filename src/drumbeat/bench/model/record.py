@@ -252,8 +252,9 @@ class RunRecord:
 
     @property
     def stored_metrics(self) -> Mapping[str, Any]:
-        """Return the custom metrics of an ended run's result; empty if the run has not ended. Prefer them to figures computed from
-        samples, workers and beats, because these rows may have been deleted since."""
+        """Return the custom metrics of an ended run's result; empty if the run has not ended.
+
+        Prefer them to figures computed from samples, workers and beats, because these rows may have been deleted since."""
         return self.result.custom_metrics if self.result and self.run.status in RUN_ENDED else {}
 
     @property

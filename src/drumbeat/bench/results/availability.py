@@ -51,8 +51,8 @@ class Availability:
 
 
 def availability_of(record: RunRecord) -> Availability | None:
-    """Return the availability during a run: of an ended run as its result stores it, else computed from its seconds; None if it is
-    not known."""
+    """Return the availability during a run: of an ended run as its result stores it, else computed from its seconds; None if it
+    is not known."""
     stored = record.stored_metrics.get("availability")
     if not isinstance(stored, Mapping):
         measured = _measured(record.timeline)

@@ -19,6 +19,7 @@ from drumbeat.bench.model.verdict import RunJudgement, stored_judgement
 from drumbeat.bench.model.view import RunEnding
 from drumbeat.bench.results.availability import with_failed_connects
 from drumbeat.bench.results.compare.baseline import Candidate
+from drumbeat.bench.results.earlier_runs import earlier_runs
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.timeline import Counting, Timeline
 from drumbeat.bench.results.yielding import iterate_yielding
@@ -26,7 +27,7 @@ from drumbeat.bench.run_state import plan_or_default, stored_failures, whole_row
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import FACTS, Event, EventType
 from drumbeat.core.pool import PoolId
-from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step
+from drumbeat.core.run import Phase, Result, Run, RunId, Step
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.interface import BATCH, Store
@@ -105,15 +106,13 @@ async def read_decisions(store: Store, run: Run) -> tuple[tuple[DecisionRecord, 
     return without_repeats(sorted(decisions, key=lambda each: each.at)), tuple(server)
 
 
-async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
-    """List the newest completed runs that ``run`` might be compared with, and whether each missed no objective."""
-    since = run.created_at - within if run.created_at else None
+async def read_candidates(store: Store, run: Run, within: timedelta = timedelta(days=30)) -> list[Candidate]:
+    """List the completed runs that ``run`` can be compared with, newest first, up to the first that missed no objective."""
     found: list[Candidate] = []
-    for other in await store.runs.list(
-        statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * 10
-    ):
-        if other.run_id != run.run_id and len(found) < most:
-            found.append(Candidate(run=other, passed=(await judgement_of_ended(store, other)).is_success))
+    async for other in earlier_runs(store, run, within):
+        found.append(Candidate(run=other, passed=(await judgement_of_ended(store, other)).is_success))
+        if found[-1].passed:
+            break
     return found
 
 
