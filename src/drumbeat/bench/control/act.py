@@ -17,7 +17,7 @@ from drumbeat.bench.model import (
     StopLoad,
 )
 from drumbeat.bench.model.verdict import KEPT_UNDER, RunJudgement, judgement_document
-from drumbeat.bench.results.conclusion import from_samples, measured_span, unfinished, whole_run, with_metrics
+from drumbeat.bench.results.conclusion import from_samples, replaced_span, unfinished, whole_run, with_metrics
 from drumbeat.bench.results.record import ended_record, read_record
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.run_state import state_document, stored_state
@@ -154,7 +154,7 @@ class RunActor:
         rows = await self._worker_results(fence)
         record = await read_record(self._store, self._run_id)
         now = await self._store.now()
-        counted = whole_run(self._run_id, rows, action.ending, now, measured_span(record))
+        counted = whole_run(self._run_id, rows, action.ending, now, replaced_span(record))
         whole = with_metrics(counted, record, stored_state(run), action.ending)
         await self._store.results.save(whole, fence=fence)
         judgement = judge_run(ended_record(record, whole, action.ending))

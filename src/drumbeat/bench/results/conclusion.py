@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from drumbeat.bench.model import ControllerState, LoadMode, RunEnding, RunRecord
+from drumbeat.bench.model import ControllerState, LoadMode, RunEnding, RunRecord, WorkerRecord
 from drumbeat.bench.model.server_totals import RESETS, rise, was_reset
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.caveats import caveats
@@ -20,11 +20,12 @@ from drumbeat.core.event import EventType
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Phase, Result, RunId, RunStatus
 from drumbeat.core.sample import StoredSample
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import WorkerId, WorkerStatus
 
 #: actions and events that end a measurement; the second set is used only if none of the first set occurred
 _STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))
-_PHASE_CHANGE_SECONDS = 1.0  #: how long workers may take to follow a change of phase
+_BEAT_STORED_WITHIN = timedelta(seconds=1)  #: a decision is dated when its beat is stored, so workers can know of it before
+_BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 COMPLETED, FAILED, PENDING, SKIPPED = "COMPLETED", "FAILED", "PENDING", "SKIPPED"
 
 
@@ -85,11 +86,23 @@ def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histo
     )
 
 
-def measured_span(record: RunRecord) -> float | None:
-    """Return the seconds from the start of MEASUREMENT to the decision that stopped the load; None if not known."""
+def replaced_span(record: RunRecord) -> float | None:
+    """Return for how many seconds a run measured if each of its workers was lost, left early or replaced such a worker, so that
+    none knows how long that was: from the start of MEASUREMENT to the decision that stopped the load. Else None.
+
+    A worker that was there all the time knows best, because workers can hear of a phase seconds after it was decided."""
     began = record.run.warmup_ended_at
-    stopped = [each.at for actions in _STOPPED for each in record.decisions if each.what in actions]
-    return (stopped[0] - began).total_seconds() if began is not None and stopped else None
+    stopped = next((each.at for actions in _STOPPED for each in record.decisions if each.what in actions), None)
+    if began is None or stopped is None or any(_stayed(worker, began, stopped) for worker in record.workers):
+        return None
+    return (stopped - began).total_seconds()
+
+
+def _stayed(worker: WorkerRecord, began: datetime, stopped: datetime) -> bool:
+    """Whether a worker ran from the beginning to the end of the measurement."""
+    if worker.status in _BAD_ENDS or worker.extra.get("from_samples") or worker.began is None or worker.began > began:
+        return False
+    return worker.ended is None or worker.ended >= stopped - _BEAT_STORED_WITHIN
 
 
 def whole_run(
@@ -97,14 +110,15 @@ def whole_run(
 ) -> list[Result]:
     """Merge the workers' results into the rows of the whole run: first all kinds of operations, then one row for each kind.
 
-    Rates are operations divided by the longest time that a worker measured, or by ``span`` (the seconds for which the run
-    measured) if no worker measured nearly all of it.
+    Rates are operations divided by the longest time that a worker measured, or by ``span`` (see ``replaced_span``) if that is
+    longer.
     """
     sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
     sums[None] = _Sum()
     for row in rows:
         sums[row.kind].add(row)
-    seconds = _time(sums[None].seconds, span)
+    longest = sums[None].seconds
+    seconds = max(longest, span or 0.0) if longest else 0.0
     began = [row.started_at for row in rows if row.started_at is not None]
     return [
         Result(
@@ -122,10 +136,6 @@ def whole_run(
         )
         for kind, total in sums.items()
     ]
-
-
-def _time(longest: float, span: float | None) -> float:
-    return span if longest and span is not None and span - longest > _PHASE_CHANGE_SECONDS else longest
 
 
 def with_metrics(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: RunEnding) -> list[Result]:
@@ -173,7 +183,7 @@ def _examples(record: RunRecord) -> list[dict[str, Any]]:
 
 def _flags(record: RunRecord) -> list[str]:
     flags = ["CLIENT_LIMITED"] if record.client_limited else []
-    if any(worker.status in ("lost", "error") or worker.extra.get("from_samples") for worker in record.workers):
+    if any(worker.status in _BAD_ENDS or worker.extra.get("from_samples") for worker in record.workers):
         flags.append("WORKERS_LOST")
     if any(second.phase == Phase.MEASUREMENT and second.errors for second in record.timeline):
         flags.append("ERRORS")
