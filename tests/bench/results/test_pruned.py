@@ -130,16 +130,16 @@ async def test_the_cost_of_a_pruned_run_is_the_one_that_was_stored(store: Memory
     assert next(pair.before for pair in costs(record, record)) == found.total
 
 
-@pytest.mark.parametrize("part", ["target", "credits"])
+@pytest.mark.parametrize(("part", "workers"), [("target", 4.0), ("credits", 4.0), ("per_1000_operations", 0.0)])
 async def test_the_workers_part_of_a_cost_stored_without_hours_is_the_rest_of_it(
-    store: MemoryStore, clock: ManualClock, part: str
+    store: MemoryStore, clock: ManualClock, part: str, workers: float
 ) -> None:
     await end_run(store, clock, Objective())
     record = await prune(store, timedelta(minutes=1))
     assert record.result is not None
     row = replace(record.result, custom_metrics={"cost": {"total": 5.0, "currency": "USD", part: 1.0}})
 
-    assert cost_of(replace(record, results=(row,), workers=())).workers == pytest.approx(4.0)
+    assert cost_of(replace(record, results=(row,), workers=())).workers == pytest.approx(workers)
 
 
 async def test_workers_of_whom_only_results_are_left_are_listed(store: MemoryStore, clock: ManualClock) -> None:

@@ -54,10 +54,11 @@ def cost_of(record: RunRecord) -> Cost:
 
 
 def _worker_hours(record: RunRecord, stored: Mapping[str, Any]) -> float:
-    """Return the hours of a run's workers: from its ``stored`` cost, if that has none, by their part of the total."""
-    price, total = record.plan.prices.worker_hour, stored.get("total")
-    if price and total is not None:
-        return float(total - (stored.get("credits", stored.get("target")) or 0.0)) / price
+    """Return the hours of a run's workers: computed from their part of its ``stored`` cost or, if that is not known, from the
+    workers' times."""
+    price = record.plan.prices.worker_hour
+    if price and ("credits" in stored or "target" in stored):
+        return float(stored["total"] - (stored.get("credits", stored.get("target")) or 0.0)) / price
     return sum(_lifetime(worker, record.ended) for worker in record.workers)
 
 
