@@ -194,13 +194,16 @@ async def test_a_worker_of_a_pool_of_jobs_needs_a_handler(file_plane: ControlPla
 async def test_a_worker_lives_in_its_slot_until_told_to_stop(file_plane: ControlPlane) -> None:
     limits = replace(PRESETS[PoolKind.FLEET], heartbeat_every=timedelta(milliseconds=20))
     await file_plane.store.pools.create(pool("p", PoolKind.FLEET, limits))
-    await file_plane.store.events.append(POOL, [start(3), stop("enough", worker_id=WorkerId("w"))])
+    await file_plane.store.events.append(POOL, [start(3), stop("for an earlier worker", worker_id=WorkerId("w"))])
 
-    async with asyncio.timeout(60):
-        code = await file_plane.run_worker(arguments(2, 3))
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        living = group.create_task(file_plane.run_worker(arguments(2, 3)))
+        while not await file_plane.store.workers.list(POOL):
+            await asyncio.sleep(0)
+        await file_plane.store.events.append(POOL, [stop("enough", worker_id=WorkerId("w"))])
 
     (row,) = await file_plane.store.workers.list(POOL)
-    assert code is ExitCode.CLEAN
+    assert living.result() is ExitCode.CLEAN
     assert (row.worker_id, row.slot, row.status) == ("w", 2, WorkerStatus.TERMINATED)
 
 

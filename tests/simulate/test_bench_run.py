@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -24,6 +25,9 @@ from drumbeat.bench.model import (
     ScalingMode,
     stored_judgement,
 )
+from drumbeat.bench.model.plan import Prices
+from drumbeat.bench.results.cost import cost_of
+from drumbeat.bench.results.record import read_record
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import EventType
 from drumbeat.core.pool import PoolId
@@ -42,7 +46,35 @@ def plan(**given: object) -> RunPlan:
     return RunPlan(**(usual | given))  # type: ignore[arg-type]
 
 
+HOURS = timedelta(hours=1)
 FIXED = plan(scaling=Scaling(mode=ScalingMode.FIXED, min_workers=3, min_connections=20, cap=20))
+
+
+async def test_the_time_a_run_waited_for_an_orchestrator_is_not_part_of_it() -> None:
+    async with simulated() as world:
+        await world.begin(replace(FIXED, prices=Prices(target_hour=10.0)))
+        await world.clock.advance(8 * HOURS)
+        assert (await world.run()).started_at is None
+        run = await world.finish()
+        record = await read_record(world.store, world.run_id)
+
+    assert run.started_at is not None
+    assert run.ended_at is not None
+    assert timedelta(seconds=25) <= run.ended_at - run.started_at <= timedelta(seconds=60)
+    assert cost_of(record).target_hours == (run.ended_at - run.started_at) / HOURS
+    assert 0 <= record.timeline[0].offset <= 10
+    assert min(each.created_at for each in await world.workers() if each.created_at) >= run.started_at
+
+
+async def test_a_run_without_an_orchestrator_costs_nothing_when_it_is_cancelled() -> None:
+    async with simulated() as world:
+        await world.begin(replace(FIXED, prices=Prices(target_hour=10.0)))
+        await world.clock.advance(8 * HOURS)
+        await world.service.stop_run(world.run_id)
+        run = await world.finish()
+        record = await read_record(world.store, world.run_id)
+
+    assert (run.status, run.started_at, cost_of(record).total) == (RunStatus.CANCELLED, None, None)
 
 
 async def test_a_fixed_run_has_exactly_what_was_specified_and_ends_with_its_duration() -> None:

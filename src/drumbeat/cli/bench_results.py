@@ -213,8 +213,8 @@ def regress(
 ) -> None:
     """Check a run for a performance regression against a baseline, for CI.
 
-    Exit codes: 0 no regression, 3 the run did not complete or measured nothing, 5 regression, 6 inconclusive (no baseline, or
-    too few measurements).
+    Exit codes: 0 no regression (a warning is not one), 3 the run did not complete or measured nothing, 5 regression, 6
+    inconclusive (no baseline, or too few measurements).
     """
 
     async def work(plane: ControlPlane) -> int:

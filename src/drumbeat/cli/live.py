@@ -113,7 +113,7 @@ class RunScreen:
         """Return a text that says that the run waits for its engine; None for the engine ``local``, or if the orchestrator's
         last beat was recent."""
         engine = (run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE
-        last = self.beats[-1].at if self.beats else run.started_at
+        last = self.beats[-1].at if self.beats else run.updated_at
         is_slow = engine != DEFAULT_ENGINE and self.now and last and self.now - last > _SILENT_AFTER
         return f"waiting for engine {engine} to answer" if is_slow else None
 

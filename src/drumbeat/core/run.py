@@ -82,7 +82,7 @@ class Run:
     custom_metrics: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
-    started_at: datetime | None = None
+    started_at: datetime | None = None  #: when its first worker was started
     warmup_started_at: datetime | None = None
     warmup_ended_at: datetime | None = None
     ended_at: datetime | None = None

@@ -115,6 +115,7 @@ def test_a_run_without_warmup_begins_with_the_measurement() -> None:
         ("within its time", {"started_at": NOW - 60 * SECOND}, False),
         ("beyond it", {"started_at": NOW - 61 * SECOND}, True),
         ("while nobody looked", {"started_at": NOW - 61 * SECOND, "looking_since": NOW - 5 * SECOND}, False),
+        ("no worker was ever started", {"started_at": None, "looking_since": NOW - 61 * SECOND}, True),
     ],
 )
 def test_a_run_whose_workers_do_not_get_ready_in_time_fails(what: str, more: dict[str, Any], fails: bool) -> None:

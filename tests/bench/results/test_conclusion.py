@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from drumbeat.bench.model import (
     RunRecord,
     WorkerRecord,
 )
-from drumbeat.bench.results.conclusion import from_samples, measured_span, unfinished, whole_run, with_metrics
+from drumbeat.bench.results.conclusion import from_samples, replaced_span, unfinished, whole_run, with_metrics
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step, StepType
 from drumbeat.core.sample import StoredSample
@@ -73,10 +74,38 @@ def test_a_worker_that_left_no_final_result_is_unfinished() -> None:
     assert unfinished([row("a", 900, 9.0), cut_off, row("c", 5, 1.0, "READ")], map(WorkerId, "abcd")) == ["b", "c", "d"]
 
 
-@pytest.mark.parametrize("span", [None, 9.7, 10.6])
-def test_a_worker_that_was_there_all_the_time_knows_best_how_long_it_was(span: float | None) -> None:
-    """Workers hear of a phase a moment after it was decided."""
-    assert rates([row("a", 1000, 10.0), row("late", 100, 3.0)], span) == {None: pytest.approx(110)}
+STAYED, LATER = {"began": 0, "ended": 31}, {"began": 16, "ended": 31}
+LOST = {"began": 0, "ended": 15, "status": WorkerStatus.LOST, "extra": {"from_samples": True}}
+LEFT = {"began": 0, "ended": 15}
+
+
+def worker_record(name: str, began: float, ended: float, **known: Any) -> WorkerRecord:
+    at = {"began": BEGAN + timedelta(seconds=began), "ended": BEGAN + timedelta(seconds=ended)}
+    return WorkerRecord(**{"worker_id": WorkerId(name), "status": WorkerStatus.TERMINATED, **at, **known})
+
+
+@pytest.mark.parametrize(
+    ("what", "workers", "rows", "rate"),
+    [
+        ("both heard late of both phases", [STAYED, STAYED], [(28_500, 28.5), (28_500, 28.5)], 2000),
+        ("it heard even later", [STAYED], [(25_000, 25.0)], 1000),
+        ("it left as its decision was stored", [STAYED | {"ended": 29.5}], [(28_500, 28.5)], 1000),
+        ("one was lost, one stayed", [STAYED, LOST], [(28_500, 28.5), (14_000, 14.0)], 42_500 / 28.5),
+        ("one came later", [STAYED, LATER], [(28_500, 28.5), (13_000, 13.0)], 41_500 / 28.5),
+        ("one was lost and replaced", [LOST, LATER], [(15_000, 15.0), (12_000, 12.0)], 900),
+        ("one left early and was replaced", [LEFT, LATER], [(15_000, 15.0), (12_000, 12.0)], 900),
+        ("it was lost", [LOST], [(6_000, 6.0)], 200),
+    ],
+)
+def test_the_whole_measurement_counts_only_if_no_worker_was_there_all_the_time(
+    what: str, workers: list[dict[str, Any]], rows: list[tuple[int, float]], rate: float
+) -> None:
+    """Workers hear of a phase a moment after it was decided, on busy hosts or slow stores seconds after it."""
+    here = tuple(worker_record(str(n), **each) for n, each in enumerate(workers))
+    known = replace(record((30, "StopLoad")), workers=here)
+    counted = [row(str(n), *each) for n, each in enumerate(rows)]
+
+    assert rates(counted, replaced_span(known)) == {None: pytest.approx(rate)}, what
 
 
 @pytest.mark.parametrize(
@@ -91,11 +120,11 @@ def test_a_worker_that_was_there_all_the_time_knows_best_how_long_it_was(span: f
 def test_the_measurement_lasts_from_its_phase_until_the_load_is_stopped(
     said: list[tuple[float, str]], seconds: float | None
 ) -> None:
-    assert measured_span(record(*said)) == seconds
+    assert replaced_span(record(*said)) == seconds
 
 
 def test_a_run_that_was_never_measured_has_no_span() -> None:
-    assert measured_span(record((20, "StopLoad"), began=None)) is None
+    assert replaced_span(record((20, "StopLoad"), began=None)) is None
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,15 @@ def test_the_row_of_a_run_keeps_its_verdict(known: RunRecord) -> None:
     assert stored_judgement(kept) == found
 
 
+def test_the_verdict_in_the_row_holds_whatever_figures_are_left() -> None:
+    missed, kept = ended({ALL_KINDS: OVER}), ended({ALL_KINDS: KEPT})
+    found = judge_run(missed)
+    run = replace(kept.run, custom_metrics={KEPT_UNDER: judgement_document(found)})
+
+    assert judge_run(replace(kept, run=run)) == found
+    assert judge_run(replace(kept, run=replace(run, status=RunStatus.RUNNING))).verdict is RunVerdict.PENDING
+
+
 def test_a_row_without_a_verdict_tells_what_its_status_does() -> None:
     statuses = {status: stored_judgement(replace(ended().run, status=status)) for status in RunStatus}
 

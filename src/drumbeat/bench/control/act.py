@@ -17,7 +17,7 @@ from drumbeat.bench.model import (
     StopLoad,
 )
 from drumbeat.bench.model.verdict import KEPT_UNDER, RunJudgement, judgement_document
-from drumbeat.bench.results.conclusion import from_samples, measured_span, unfinished, whole_run, with_metrics
+from drumbeat.bench.results.conclusion import from_samples, replaced_span, unfinished, whole_run, with_metrics
 from drumbeat.bench.results.record import ended_record, read_record
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.run_state import state_document, stored_state
@@ -47,6 +47,7 @@ class RunActor:
         self._provider = spawner.traits.name
         self._recovery = RecoveryActor(store, spawner, self._pool_id)
         self._refused: tuple[datetime, SpawnError] | None = None  #: time of the decision whose start last failed, and its error
+        self._has_begun = False  #: whether the run's row is known to have the time of its beginning
         self._undone: list[Action] = []  #: failed actions since the orchestrator state was last stored
         #: events stored in one transaction with the orchestrator state: exactly once, even if a beat is interrupted
         self._facts: list[tuple[Fence, NewEvent]] = []
@@ -95,6 +96,7 @@ class RunActor:
     async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
         """Start a worker. If an engine on other machines has failed to start a worker in this beat, it is not asked again: then
         only a new worker's row is added, because SetTargets needs the row, and SpawnError is raised."""
+        await self._note_beginning(fence)
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
             if action.is_new:
@@ -106,6 +108,15 @@ class RunActor:
             is_elsewhere = self._provider != DEFAULT_ENGINE
             self._refused = (action.at, exc) if is_elsewhere and action.at is not None else None
             raise
+
+    async def _note_beginning(self, fence: Fence) -> None:
+        """Store that the run begins now, with its first worker, unless that is already stored. The time that a run waits for an
+        orchestrator is not part of it."""
+        if not self._has_begun:
+            run = await self._store.runs.get(self._run_id)
+            if run.started_at is None:
+                await self._store.runs.update(run, RunChange(started=True), fence=fence)
+            self._has_begun = True
 
     def _row(self, action: SpawnBenchWorker) -> Worker:
         return Worker(
@@ -143,7 +154,7 @@ class RunActor:
         rows = await self._worker_results(fence)
         record = await read_record(self._store, self._run_id)
         now = await self._store.now()
-        counted = whole_run(self._run_id, rows, action.ending, now, measured_span(record))
+        counted = whole_run(self._run_id, rows, action.ending, now, replaced_span(record))
         whole = with_metrics(counted, record, stored_state(run), action.ending)
         await self._store.results.save(whole, fence=fence)
         judgement = judge_run(ended_record(record, whole, action.ending))
@@ -196,6 +207,7 @@ def _begin(action: Begin, run: Run) -> tuple[RunChange | None, Sequence[NewEvent
         status=RunStatus.RUNNING,
         phase=action.phase,
         expected_workers=action.workers,
+        started=True,
         warmup_started=True,
         warmup_ended=measuring,
     )

@@ -82,8 +82,7 @@ class Orchestrator:
         run = await self._store.runs.get(run_id)
         if run.status is not RunStatus.PREPARED:
             raise Refused(f"run {run_id}: expected status PREPARED to start it, got {run.status}; to repeat it, use rerun")
-        change = RunChange(status=RunStatus.STARTING, phase=Phase.PREPARING, started=True)
-        await self._store.runs.update(run, change)
+        await self._store.runs.update(run, RunChange(status=RunStatus.STARTING, phase=Phase.PREPARING))
 
     async def stop_run(self, run_id: RunId, reason: str = "stopped by the user") -> RunStatus:
         """Cancel a run and notify its workers, in one transaction. Returns the run's status, which is unchanged if the run has

@@ -40,7 +40,7 @@ def note_waiting(state: ControllerState, waiting: str | None) -> list[Action]:
 def start_overdue(view: RunView, recovered: Recovered, wanted: int, connections: int) -> RunEnding | None:
     """If workers are not ready in time, return how to end the run, else None. Time without an orchestrator does not count."""
     limit = _START_LIMIT + _PER_CONNECTION * connections
-    if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
+    if view.now - max(view.started_at or view.looking_since, view.looking_since) <= limit:
         return None
     late = [worker.worker_id for worker in recovered.staying if worker.status not in READY]
     missing = ", ".join(late) or f"{wanted - len(recovered.staying)} workers"

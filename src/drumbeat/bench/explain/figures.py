@@ -10,7 +10,7 @@ from enum import StrEnum
 from math import floor, isfinite, log10
 from typing import Any
 
-from drumbeat.bench.model import ErrorClass, Kind, LoadMode, Measured, RunRecord, find_max_steps, stored_judgement
+from drumbeat.bench.model import ErrorClass, Kind, LoadMode, Measured, RunRecord, find_max_steps
 from drumbeat.bench.results.availability import availability_of
 from drumbeat.bench.results.compare.similarity import target_kind
 from drumbeat.bench.results.run_verdict import judge_run
@@ -153,7 +153,7 @@ def _plan(record: RunRecord) -> dict[str, Any]:
 
 
 def _ending(record: RunRecord) -> dict[str, Any]:
-    judgement = stored_judgement(record.run) or judge_run(record)
+    judgement = judge_run(record)
     return {
         "status": str(record.run.status),
         "ended_because": _member(EndReason, record.run.completion_reason),

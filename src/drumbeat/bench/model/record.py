@@ -9,7 +9,7 @@ from typing import Any
 from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.repeats import Repeated, collapsed
-from drumbeat.core.run import Result, Run, Step, error_rate
+from drumbeat.core.run import RUN_ENDED, Result, Run, Step, error_rate
 from drumbeat.core.worker import WorkerId, WorkerStatus
 
 _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
@@ -250,6 +250,13 @@ class RunRecord:
         return next((row for row in self.results if row.worker_id is None and row.kind is None), None)
 
     @property
+    def stored_metrics(self) -> Mapping[str, Any]:
+        """Return the custom metrics of an ended run's result; empty if the run has not ended.
+
+        Prefer them to figures computed from samples, workers and beats, because these rows may have been deleted since."""
+        return self.result.custom_metrics if self.result and self.run.status in RUN_ENDED else {}
+
+    @property
     def find_max_result(self) -> Mapping[str, Any]:
         return (self.result.find_max_result if self.result else None) or {}
 
@@ -263,5 +270,7 @@ class RunRecord:
     @property
     def client_limited(self) -> bool:
         """Whether the workers, not the database, limited the load in more than a tenth of the measured seconds."""
+        if (stored := self.stored_metrics.get("client_limited")) is not None:
+            return bool(stored)
         measured = [second for second in self.timeline if second.phase == "MEASUREMENT"]
         return sum(second.client_limited for second in measured) > 0.1 * len(measured) if measured else False

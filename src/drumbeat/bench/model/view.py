@@ -76,7 +76,7 @@ class RunView:
     looking_since: datetime  #: when this orchestrator began to watch; earlier missing heartbeats do not count
     status: RunStatus
     phase: str | None
-    started_at: datetime | None  #: when START was sent to the workers
+    started_at: datetime | None  #: when its first worker was started
     warmup_started_at: datetime | None
     warmup_ended_at: datetime | None
     completion_reason: str | None

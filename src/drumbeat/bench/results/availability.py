@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode
-from drumbeat.bench.model.record import Latency, Measured, RunRecord, Second
+from drumbeat.bench.model.record import Latency, RunRecord, Second
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Phase
 
@@ -51,13 +51,12 @@ class Availability:
 
 
 def availability_of(record: RunRecord) -> Availability | None:
-    """Return the availability during a run: computed from its seconds or, without seconds, read from its result; else None."""
-    measured = _measured(record.timeline)
-    if measured:
-        return _counted(measured)
-    stored = record.result.custom_metrics.get("availability") if record.result else None
+    """Return the availability during a run: of an ended run as its result stores it, else computed from its seconds; None if it
+    is not known."""
+    stored = record.stored_metrics.get("availability")
     if not isinstance(stored, Mapping):
-        return None
+        measured = _measured(record.timeline)
+        return _counted(measured) if measured else None
     return Availability(
         seconds=int(stored.get("seconds") or 0),
         without_service=int(stored.get("without_service") or 0),
@@ -153,7 +152,11 @@ def _clock(offset: int) -> str:
 
 def corrected(record: RunRecord) -> Latency | None:
     """Return the latencies of a CONCURRENCY run, corrected for coordinated omission; None if nothing was measured. Also None
-    for other modes: QPS latencies include the delay before sending, and a search has no fixed number of connections."""
+    for other modes: QPS latencies include the delay before sending, and a search has no fixed number of connections.
+
+    Those of an ended run are as its result stores them."""
+    if isinstance(stored := record.stored_metrics.get("corrected"), Mapping):
+        return Latency(**stored)
     whole, measured = record.whole, _measured(record.timeline)
     if record.plan.load_mode is not LoadMode.CONCURRENCY or not whole.histogram or not measured:
         return None
@@ -221,7 +224,9 @@ def _latency(found: _Weighted) -> Latency:
     )  # fmt: skip
 
 
-def with_failed_connects(totals: Mapping[str, Measured], failed: int) -> Mapping[str, Measured]:
-    """Return the totals with failed connection attempts added to the entry for all kinds of operation together."""
-    whole = totals.get(ALL_KINDS)
-    return {**totals, ALL_KINDS: replace(whole, failed_connects=failed)} if whole and failed else totals
+def with_failed_connects(record: RunRecord) -> RunRecord:
+    """Return the record with failed connection attempts added to its total for all kinds of operation together."""
+    whole, found = record.totals.get(ALL_KINDS), availability_of(record)
+    if whole is None or found is None or not found.failed_connects:
+        return record
+    return replace(record, totals={**record.totals, ALL_KINDS: replace(whole, failed_connects=found.failed_connects)})

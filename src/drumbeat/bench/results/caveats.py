@@ -13,7 +13,11 @@ _MOST_NAMED = 5
 
 
 def caveats(record: RunRecord) -> list[str]:
-    """Return the reasons to doubt a run's figures. A reason that several workers have is listed once."""
+    """Return the reasons to doubt a run's figures. A reason that several workers have is listed once.
+
+    Those of an ended run are as its result stores them."""
+    if (stored := record.stored_metrics.get("doubts")) is not None:
+        return [str(each) for each in stored if each not in record.notes]
     checks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
     return [*_limited(record), *_outage(record), *(caveat for check in checks for caveat in check(record.workers))]
 

@@ -3,15 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from drumbeat.bench.model import ControllerState, LoadMode, RunEnding, RunRecord
+from drumbeat.bench.model import ControllerState, LoadMode, RunEnding, RunRecord, WorkerRecord
 from drumbeat.bench.model.server_totals import RESETS, rise, was_reset
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.caveats import caveats
-from drumbeat.bench.results.cost import Method, cost_of
+from drumbeat.bench.results.cost import HOURS, Method, cost_of
 from drumbeat.bench.results.curves import curves_of, written
+from drumbeat.bench.results.record import ended_record
 from drumbeat.bench.results.timeline import histogram_of, kinds_of
 from drumbeat.bench.results.top_errors import errors_by_class
 from drumbeat.bench.results.verdicts import verdicts_of
@@ -19,11 +20,12 @@ from drumbeat.core.event import EventType
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Phase, Result, RunId, RunStatus
 from drumbeat.core.sample import StoredSample
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import WorkerId, WorkerStatus
 
 #: actions and events that end a measurement; the second set is used only if none of the first set occurred
 _STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))
-_PHASE_CHANGE_SECONDS = 1.0  #: how long workers may take to follow a change of phase
+_BEAT_STORED_WITHIN = timedelta(seconds=1)  #: a decision is dated when its beat is stored, so workers can know of it before
+_BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 COMPLETED, FAILED, PENDING, SKIPPED = "COMPLETED", "FAILED", "PENDING", "SKIPPED"
 
 
@@ -84,11 +86,23 @@ def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histo
     )
 
 
-def measured_span(record: RunRecord) -> float | None:
-    """Return the seconds from the start of MEASUREMENT to the decision that stopped the load; None if not known."""
+def replaced_span(record: RunRecord) -> float | None:
+    """Return for how many seconds a run measured if each of its workers was lost, left early or replaced such a worker, so that
+    none knows how long that was: from the start of MEASUREMENT to the decision that stopped the load. Else None.
+
+    A worker that was there all the time knows best, because workers can hear of a phase seconds after it was decided."""
     began = record.run.warmup_ended_at
-    stopped = [each.at for actions in _STOPPED for each in record.decisions if each.what in actions]
-    return (stopped[0] - began).total_seconds() if began is not None and stopped else None
+    stopped = next((each.at for actions in _STOPPED for each in record.decisions if each.what in actions), None)
+    if began is None or stopped is None or any(_stayed(worker, began, stopped) for worker in record.workers):
+        return None
+    return (stopped - began).total_seconds()
+
+
+def _stayed(worker: WorkerRecord, began: datetime, stopped: datetime) -> bool:
+    """Whether a worker ran from the beginning to the end of the measurement."""
+    if worker.status in _BAD_ENDS or worker.extra.get("from_samples") or worker.began is None or worker.began > began:
+        return False
+    return worker.ended is None or worker.ended >= stopped - _BEAT_STORED_WITHIN
 
 
 def whole_run(
@@ -96,14 +110,15 @@ def whole_run(
 ) -> list[Result]:
     """Merge the workers' results into the rows of the whole run: first all kinds of operations, then one row for each kind.
 
-    Rates are operations divided by the longest time that a worker measured, or by ``span`` (the seconds for which the run
-    measured) if no worker measured nearly all of it.
+    Rates are operations divided by the longest time that a worker measured, or by ``span`` (see ``replaced_span``) if that is
+    longer.
     """
     sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
     sums[None] = _Sum()
     for row in rows:
         sums[row.kind].add(row)
-    seconds = _time(sums[None].seconds, span)
+    longest = sums[None].seconds
+    seconds = max(longest, span or 0.0) if longest else 0.0
     began = [row.started_at for row in rows if row.started_at is not None]
     return [
         Result(
@@ -123,10 +138,6 @@ def whole_run(
     ]
 
 
-def _time(longest: float, span: float | None) -> float:
-    return span if longest and span is not None and span - longest > _PHASE_CHANGE_SECONDS else longest
-
-
 def with_metrics(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: RunEnding) -> list[Result]:
     """Return the whole run's rows with connections, search result, caveats, verdicts and cost added to the first row."""
     whole, *kinds = rows
@@ -139,8 +150,8 @@ def with_metrics(rows: Sequence[Result], record: RunRecord, state: ControllerSta
         enrichment_status=status,
         enrichment_error=error,
     )
-    known = replace(record, results=(described_whole, *record.results))
-    return [replace(described_whole, custom_metrics=_metrics(known, ending, server)), *kinds]
+    ended = ended_record(record, [described_whole, *kinds], ending)
+    return [replace(described_whole, custom_metrics=_metrics(ended, ending, server)), *kinds]
 
 
 def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +183,7 @@ def _examples(record: RunRecord) -> list[dict[str, Any]]:
 
 def _flags(record: RunRecord) -> list[str]:
     flags = ["CLIENT_LIMITED"] if record.client_limited else []
-    if any(worker.status in ("lost", "error") or worker.extra.get("from_samples") for worker in record.workers):
+    if any(worker.status in _BAD_ENDS or worker.extra.get("from_samples") for worker in record.workers):
         flags.append("WORKERS_LOST")
     if any(second.phase == Phase.MEASUREMENT and (second.errors or second.failed_connects) for second in record.timeline):
         flags.append("ERRORS")
@@ -204,12 +215,13 @@ def _verdict(verdict: Any) -> dict[str, Any]:
 
 
 def stored_cost(record: RunRecord) -> dict[str, Any] | None:
-    """Return a run's cost as its result stores it; ``target`` is the database's part of the total. None if it is unknown."""
+    """Return a run's cost as its result stores it, with the hours used; ``target`` is the database's part of the total. None if
+    the cost is unknown."""
     cost = cost_of(record)
     if cost.method is Method.UNAVAILABLE:
         return None
-    each = cost.per_1000_operations
-    return {"total": cost.total, "currency": cost.currency, "per_1000_operations": each, "target": cost.target}
+    names = ("total", "currency", "per_1000_operations", "target", *HOURS)
+    return {name: getattr(cost, name) for name in names}
 
 
 def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from drumbeat.bench.model.plan import Prices
 from drumbeat.bench.model.record import RunRecord, WorkerRecord
 
+HOURS = ("worker_hours", "target_hours")  #: the hours used, as a run's result stores them with its cost
 _HOUR = timedelta(hours=1)
 
 
@@ -38,15 +39,27 @@ class Cost:
 
 
 def cost_of(record: RunRecord) -> Cost:
-    """Compute the cost of a run from its prices and the hours or credits used."""
+    """Compute the cost of a run from its prices and the hours or credits used. The hours of an ended run are as stored, because
+    workers may have been deleted since."""
+    stored = record.stored_metrics.get("cost") or {}
+    worker_hours = stored.get("worker_hours", _worker_hours(record, stored))
     return cost(
         record.plan.prices,
         used_credits=credits_in(record.result.custom_metrics if record.result else {}),
-        worker_hours=sum(_lifetime(worker, record.ended) for worker in record.workers),
-        target_hours=_hours(record.origin, record.ended),
+        worker_hours=worker_hours,
+        target_hours=stored.get("target_hours", _hours(record.origin, record.ended)),
         operations=record.whole.operations,
         qps=record.whole.qps,
     )
+
+
+def _worker_hours(record: RunRecord, stored: Mapping[str, Any]) -> float:
+    """Return the hours of a run's workers: computed from their part of its ``stored`` cost or, if that is not known, from the
+    workers' times."""
+    price = record.plan.prices.worker_hour
+    if price and ("credits" in stored or "target" in stored):
+        return float(stored["total"] - (stored.get("credits", stored.get("target")) or 0.0)) / price
+    return sum(_lifetime(worker, record.ended) for worker in record.workers)
 
 
 def credits_in(metrics: Mapping[str, Any]) -> float | None:
@@ -73,7 +86,9 @@ def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, 
     replaced = before.get("credits", before.get("target"))
     total = float(before.get("total") or 0.0) - float(replaced or 0.0) + part
     each = total / operations * 1000 if operations else None
-    return {**metrics, "cost": {"total": total, "currency": prices.currency, "per_1000_operations": each, "credits": part}}
+    known = {name: before[name] for name in HOURS if name in before}
+    found = {"total": total, "currency": prices.currency, "per_1000_operations": each, "credits": part, **known}
+    return {**metrics, "cost": found}
 
 
 def cost(

@@ -11,23 +11,23 @@ from drumbeat.bench.model.record import (
     Measured,
     PhaseRecord,
     RunRecord,
-    Second,
     ServerSecond,
     WorkerRecord,
     without_repeats,
 )
 from drumbeat.bench.model.verdict import RunJudgement, stored_judgement
 from drumbeat.bench.model.view import RunEnding
-from drumbeat.bench.results.availability import availability_of, with_failed_connects
+from drumbeat.bench.results.availability import with_failed_connects
 from drumbeat.bench.results.compare.baseline import Candidate
+from drumbeat.bench.results.earlier_runs import earlier_runs
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.timeline import Counting, Timeline
 from drumbeat.bench.results.yielding import iterate_yielding
-from drumbeat.bench.run_state import plan_or_default
+from drumbeat.bench.run_state import plan_or_default, stored_failures, whole_row
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import FACTS, Event, EventType
 from drumbeat.core.pool import PoolId
-from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step
+from drumbeat.core.run import Phase, Result, Run, RunId, Step
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.interface import BATCH, Store
@@ -64,31 +64,26 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
             async for sample in iterate_yielding(rows):
                 timeline.add(sample)
     plan, notes = plan_or_default(run)
-    results, phases = await store.results.list(run_id), timeline.phases()
+    results = await store.results.list(run_id)
     seconds = tuple([second async for second in iterate_yielding(timeline.each_second())])
-    totals = with_failed_connects(totals_of(results, phases), _failed_connects(seconds))
     decisions, server = await read_decisions(store, run)
     workers = _workers(await store.workers.list(pool_id), results, timeline)
-    return RunRecord(
+    record = RunRecord(
         run=run,
         plan=plan,
         origin=origin,
         ended=run.ended_at or (now if origin else None),
         results=tuple(results),
-        totals=totals,
         steps=tuple(await store.steps.list(run_id)),
         timeline=seconds,
         workers=tuple([worker async for worker in iterate_yielding(workers)]),
         decisions=decisions,
         server=server,
-        phases=tuple(with_exact_totals(phase, totals) for phase in phases),
-        failures=tuple(timeline.failures),
+        phases=timeline.phases(),
+        failures=tuple(timeline.failures) or stored_failures(whole_row(results)),
         notes=tuple(notes),
     )
-
-
-def _failed_connects(seconds: Iterable[Second]) -> int:
-    return sum(second.failed_connects for second in seconds if second.phase == Phase.MEASUREMENT)
+    return _with_totals(record, results)
 
 
 def began(run: Run) -> datetime | None:
@@ -111,15 +106,13 @@ async def read_decisions(store: Store, run: Run) -> tuple[tuple[DecisionRecord, 
     return without_repeats(sorted(decisions, key=lambda each: each.at)), tuple(server)
 
 
-async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
-    """List the newest completed runs that ``run`` might be compared with, and whether each missed no objective."""
-    since = run.created_at - within if run.created_at else None
+async def read_candidates(store: Store, run: Run, within: timedelta = timedelta(days=30)) -> list[Candidate]:
+    """List the completed runs that ``run`` can be compared with, newest first, up to the first that missed no objective."""
     found: list[Candidate] = []
-    for other in await store.runs.list(
-        statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * 10
-    ):
-        if other.run_id != run.run_id and len(found) < most:
-            found.append(Candidate(run=other, passed=(await judgement_of_ended(store, other)).is_success))
+    async for other in earlier_runs(store, run, within):
+        found.append(Candidate(run=other, passed=(await judgement_of_ended(store, other)).is_success))
+        if found[-1].passed:
+            break
     return found
 
 
@@ -136,16 +129,19 @@ async def read_short_record(store: Store, run: Run) -> RunRecord:
 
 def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps: Sequence[Step]) -> RunRecord:
     """Make a run's record from its results and steps only."""
-    short = RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
-    found = availability_of(short)
-    return replace(short, totals=with_failed_connects(short.totals, found.failed_connects)) if found else short
+    return _with_totals(RunRecord(run=run, plan=plan, results=tuple(results), steps=tuple(steps)), results)
 
 
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: RunEnding) -> RunRecord:
     """Return the record of a run as it will be once its final status and ``whole``, the results of all workers, are stored."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
-    totals = with_failed_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
-    return replace(record, run=run, results=(*whole, *record.results), totals=totals)
+    return _with_totals(replace(record, run=run, results=(*whole, *record.results)), whole)
+
+
+def _with_totals(record: RunRecord, results: Sequence[Result]) -> RunRecord:
+    """Return the record with its totals, from ``results`` if they are complete."""
+    counted = with_failed_connects(replace(record, totals=totals_of(results, record.phases)))
+    return replace(counted, phases=with_exact_totals(counted.phases, counted.totals))
 
 
 async def samples_between(
@@ -261,13 +257,15 @@ def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mappi
     return {ALL_KINDS: sampled.whole, **sampled.kinds} if less else totals
 
 
-def with_exact_totals(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
-    """Return the phase; if it is MEASUREMENT, with ``totals`` in place of its figures, which come from samples and so include
-    operations that began before the phase or ended after it."""
-    if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:
-        return phase
+def with_exact_totals(phases: Iterable[PhaseRecord], totals: Mapping[str, Measured]) -> tuple[PhaseRecord, ...]:
+    """Return the phases; MEASUREMENT with ``totals`` in place of its figures, which come from samples and so include operations
+    that began before the phase or ended after it."""
+    if ALL_KINDS not in totals:
+        return tuple(phases)
     kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}
-    return replace(phase, whole=totals[ALL_KINDS], kinds=kinds)
+    return tuple(
+        replace(phase, whole=totals[ALL_KINDS], kinds=kinds) if phase.name == Phase.MEASUREMENT else phase for phase in phases
+    )
 
 
 def _total(results: Sequence[Result], kind: str | None) -> Measured:
@@ -284,11 +282,19 @@ def _merged(rows: Sequence[Result]) -> Measured:
 
 
 def _workers(rows: Sequence[Worker], results: Sequence[Result], timeline: Timeline) -> Iterator[WorkerRecord]:
+    """Yield a record of each worker of a run, also of workers without a row, such as those deleted since."""
     known = {row.worker_id: row for row in rows}
-    names = [*known, *sorted(set(timeline.series) - set(known))]
     own = {row.worker_id: row for row in results if row.worker_id and row.kind is None}
-    for name in names:
-        yield _worker(known.get(name) or Worker(pool_id=PoolId(""), worker_id=name, slot=-1), own.get(name), timeline)
+    for name in [*known, *sorted({*timeline.series, *own} - set(known))]:
+        if name in known:
+            yield _worker(known[name], own.get(name), timeline)
+        else:
+            yield _deleted_worker(name, own.get(name), timeline)
+
+
+def _deleted_worker(name: WorkerId, result: Result | None, timeline: Timeline) -> WorkerRecord:
+    found = _worker(Worker(pool_id=PoolId(""), worker_id=name, slot=-1), result, timeline)
+    return replace(found, status=None, began=result.started_at if result else None, ended=result.ended_at if result else None)
 
 
 def _worker(row: Worker, result: Result | None, timeline: Timeline) -> WorkerRecord:

@@ -1,13 +1,20 @@
 """Judges a whole run: its verdict, reason and exit code. Pure.
 
-The command line, reports, pages, the API and lists all show the verdict of ``judge_run``.
+The command line, reports, pages, the API and lists all show the verdict of ``judge_run``, which is stored when the run ends.
 """
 
 from dataclasses import replace
 
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
-from drumbeat.bench.model.verdict import ExitStatus, RunJudgement, RunVerdict, judgement_by_status
+from drumbeat.bench.model.verdict import (
+    KEPT_UNDER,
+    ExitStatus,
+    RunJudgement,
+    RunVerdict,
+    judgement_by_status,
+    stored_judgement,
+)
 from drumbeat.bench.model.words import number, texts_that_differ
 from drumbeat.bench.results.verdicts import Measure, SloVerdict, failure_despite_completion, verdicts_of
 
@@ -21,7 +28,13 @@ BOUNDS_REACHED = "BOUNDS_LIMIT_REACHED"
 
 
 def judge_run(record: RunRecord) -> RunJudgement:
-    """Judge a run: failed, missed an objective, passed and so on, with the reason and the exit code."""
+    """Return the verdict on a run (failed, missed an objective, passed and so on), with the reason and the exit code: the
+    stored one or, if none is stored, the verdict on its figures."""
+    stored = stored_judgement(record.run) if KEPT_UNDER in record.run.custom_metrics else None
+    return stored or _judge_figures(record)
+
+
+def _judge_figures(record: RunRecord) -> RunJudgement:
     unfinished = judgement_by_status(record.run)
     if unfinished is not None:
         failure = record.result.failure_reason if record.result else None

@@ -3,14 +3,13 @@
 from datetime import timedelta
 
 from drumbeat.bench.model.record import RunRecord
-from drumbeat.bench.results.compare.baseline import is_same_kind
+from drumbeat.bench.results.earlier_runs import earlier_runs
 from drumbeat.bench.results.record import read_short_record
 from drumbeat.bench.results.summary import summarise
-from drumbeat.core.run import RUN_ENDED, Run, RunStatus
+from drumbeat.core.run import RUN_ENDED, Run
 from drumbeat.store.interface import Store
 
 _WITHIN = timedelta(days=90)
-_MOST_READ = 20  #: earlier runs looked through for one that can be compared
 
 
 async def read_summary(store: Store, run: Run) -> tuple[str, ...]:
@@ -23,13 +22,7 @@ async def read_summary(store: Store, run: Run) -> tuple[str, ...]:
 async def read_previous(store: Store, run: Run) -> RunRecord | None:
     """Return the newest earlier run that completed, is of the same kind (see ``is_same_kind``) and has measurements; None if
     there is none. Only its row, results and steps are read."""
-    since = run.created_at - _WITHIN if run.created_at else None
-    found = await store.runs.list(
-        statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=_MOST_READ
-    )
-    for other in found:
-        if other.run_id == run.run_id or not is_same_kind(other, run):
-            continue
+    async for other in earlier_runs(store, run, _WITHIN):
         record = await read_short_record(store, other)
         if record.whole.operations:
             return record

@@ -45,7 +45,10 @@ def most_frequent(record: RunRecord) -> TopError | None:
 
 
 def errors_by_class(record: RunRecord) -> Mapping[str, int]:
-    """Count failed operations by error class: from the workers' totals if they include all errors, else from the timeline."""
+    """Count failed operations by error class: of an ended run as its result stores them, else from the workers' totals if they
+    include all errors, else from the timeline."""
+    if isinstance(stored := record.stored_metrics.get("error_classes"), Mapping):
+        return stored
     by_workers, by_seconds = Counter[str](), Counter[str]()
     for worker in record.workers:
         by_workers.update(worker.extra.get("error_classes") or {})

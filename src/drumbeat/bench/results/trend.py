@@ -6,14 +6,13 @@ from datetime import timedelta
 
 from drumbeat.bench.model import LoadMode, RunJudgement, RunRecord, RunVerdict, best_of
 from drumbeat.bench.results.compare import History, history
-from drumbeat.bench.results.compare.baseline import is_same_kind
+from drumbeat.bench.results.earlier_runs import earlier_runs
 from drumbeat.bench.results.record import judgement_of_ended, read_short_record
-from drumbeat.core.run import Run, RunId, RunStatus
+from drumbeat.core.run import Run, RunId
 from drumbeat.store.interface import Store
 
 MOST_RUNS = 20
 WITHIN = timedelta(days=90)
-_READ_FACTOR = 10  #: reads this many times more runs than shown, as some may not be comparable
 _LEFT_OUT = frozenset({RunVerdict.FAILED, RunVerdict.CANCELLED, RunVerdict.PENDING})
 
 Figure = Callable[[RunRecord], float | None]
@@ -65,16 +64,12 @@ async def read_trend(store: Store, run_id: RunId, most: int = MOST_RUNS) -> Tren
 
 async def _comparable_runs(store: Store, run: Run, most: int) -> list[Run]:
     """List the completed comparable runs before ``run``, oldest first, then ``run`` itself."""
-    since = run.created_at - WITHIN if run.created_at else None
-    found = await store.runs.list(
-        statuses=(RunStatus.COMPLETED,),
-        template_id=run.template_id,
-        since=since,
-        until=run.created_at,
-        limit=most * _READ_FACTOR,
-    )
-    before = [other for other in found if other.run_id != run.run_id and is_same_kind(other, run)]
-    return [*reversed(before[: most - 1]), run]
+    found = [run]
+    async for other in earlier_runs(store, run, WITHIN):
+        if len(found) >= most:
+            break
+        found.append(other)
+    return found[::-1]
 
 
 async def _point(store: Store, run: Run) -> TrendPoint:

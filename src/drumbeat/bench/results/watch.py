@@ -17,7 +17,6 @@ from drumbeat.bench.model import (
     RunRecord,
     RunSeries,
     WorkerSnapshot,
-    stored_judgement,
 )
 from drumbeat.bench.results import curves
 from drumbeat.bench.results.availability import availability_of
@@ -106,7 +105,7 @@ class RunWatch:
 
     async def _judgement(self, record: RunRecord, now: datetime) -> RunJudgement:
         if self._has_ended:
-            return stored_judgement(record.run) or judge_run(record)
+            return judge_run(record)
         return under_way(record.run, await led_by(self._store, record.run), now)
 
     async def _summarise(self, record: RunRecord) -> tuple[str, ...]:

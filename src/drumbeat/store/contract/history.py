@@ -64,6 +64,9 @@ class ListRunsContract(Given):
             ({"scaling_mode": "FIXED"}, ["c", "b"]),
             ({"search": "orders", "template_id": "t1", "load_mode": "CONCURRENCY", "scaling_mode": "AUTO"}, ["a"]),
             ({"scaling_mode": "BOUNDED"}, []),
+            ({"config_hash": "h1"}, ["c", "b"]),
+            ({"config_hash": "h1", "load_mode": "QPS"}, ["b"]),
+            ({"config_hash": "h"}, []),
         ],
         ids=str,
     )
@@ -73,8 +76,8 @@ class ListRunsContract(Given):
         mark = unique("run")
         rows: dict[str, tuple[str, str | None, dict[str, Any]]] = {
             "a": ("orders 1", "t1", {"load_mode": "CONCURRENCY", "scaling": {"mode": "AUTO"}}),
-            "b": ("Orders 2", None, {"load_mode": "QPS", "scaling": {"mode": "FIXED", "min_workers": 2}}),
-            "c": ("at 100%!", "t1", {"scaling": {"mode": "FIXED"}}),
+            "b": ("Orders 2", None, {"load_mode": "QPS", "scaling": {"mode": "FIXED", "min_workers": 2}, "config_hash": "h1"}),
+            "c": ("at 100%!", "t1", {"scaling": {"mode": "FIXED"}, "config_hash": "h1"}),
         }
         for each, (name, template_id, config) in rows.items():
             run = Run(run_id=RunId(f"{mark}-{each}"), name=name, config=config, template_id=template_id)

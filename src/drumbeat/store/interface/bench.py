@@ -50,6 +50,7 @@ class Runs(Protocol):
         template_id: str | None = None,
         load_mode: str | None = None,
         scaling_mode: str | None = None,
+        config_hash: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         offset: int = 0,
@@ -57,8 +58,9 @@ class Runs(Protocol):
     ) -> Sequence[Run]:
         """Return the runs that match every filter, newest first.
 
-        ``search`` is a part of the name, case-insensitive. ``load_mode`` and ``scaling_mode`` must equal ``load_mode`` and
-        ``scaling.mode`` in the run's config. ``since`` (inclusive) and ``until`` (exclusive) bound the creation time.
+        ``search`` is a part of the name, case-insensitive. ``load_mode``, ``scaling_mode`` and ``config_hash`` must equal
+        ``load_mode``, ``scaling.mode`` and ``config_hash`` in the run's config. ``since`` (inclusive) and ``until`` (exclusive)
+        bound the creation time.
         """
         ...
 

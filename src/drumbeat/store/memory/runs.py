@@ -46,6 +46,7 @@ class MemoryRuns(MemoryTable):
         template_id: str | None = None,
         load_mode: str | None = None,
         scaling_mode: str | None = None,
+        config_hash: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         offset: int = 0,
@@ -60,6 +61,7 @@ class MemoryRuns(MemoryTable):
             and template_id in (None, run.template_id)
             and load_mode in (None, run.config.get("load_mode"))
             and scaling_mode in (None, _scaling_mode(run))
+            and config_hash in (None, run.config.get("config_hash"))
             and _made_within(run, since, until)
         ]
         return chosen[offset : offset + limit]

@@ -18,7 +18,7 @@ from drumbeat.store.sql.queries import SqlTable
 
 _CHUNK_ROWS = 2_000
 _EVERY_STATUS = "," + ",".join(sorted(RUN_ENDED)) + ","
-_NO_FILTER = dict.fromkeys(("search", "template_id", "load_mode", "scaling_mode", "since", "until"))
+_NO_FILTER = dict.fromkeys(("search", "template_id", "load_mode", "scaling_mode", "config_hash", "since", "until"))
 _PAGE = 500
 
 #: The tables of a run, in the order in which they are written. Connections are not among them: they have secrets.

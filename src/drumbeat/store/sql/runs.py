@@ -41,6 +41,7 @@ class SqlRuns:
         template_id: str | None = None,
         load_mode: str | None = None,
         scaling_mode: str | None = None,
+        config_hash: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         offset: int = 0,
@@ -52,6 +53,7 @@ class SqlRuns:
             "template_id": template_id,
             "load_mode": load_mode,
             "scaling_mode": scaling_mode,
+            "config_hash": config_hash,
             "since": at_us(since),
             "until": at_us(until),
         }

@@ -116,7 +116,8 @@ def _best_tile(record: RunRecord) -> Iterable[ReportTile]:
 
 
 def _most_held(record: RunRecord) -> float:
-    return round(max((second.held for second in record.timeline), default=0.0))
+    stored = record.result.connections if record.result else None
+    return round(max((second.held for second in record.timeline), default=stored or 0))
 
 
 def warnings(record: RunRecord) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from drumbeat.bench.model.best import best_of
 from drumbeat.bench.model.plan import LoadMode, ScalingMode
 from drumbeat.bench.model.record import RunRecord
-from drumbeat.bench.model.verdict import RunVerdict, stored_judgement
+from drumbeat.bench.model.verdict import RunVerdict
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.summary.limits import LimitKind, RunLimit
 from drumbeat.core.run import RunStatus
@@ -121,7 +121,7 @@ _RULES: Mapping[LimitKind, _Rule] = {
 
 
 def _by_verdict(record: RunRecord) -> str | None:
-    judgement = stored_judgement(record.run) or judge_run(record)
+    judgement = judge_run(record)
     if judgement.verdict is RunVerdict.NO_OBJECTIVE:
         return "set objectives (slo), so that the next run passes or fails"
     if judgement.verdict is RunVerdict.PASSED and record.plan.load_mode is LoadMode.CONCURRENCY:

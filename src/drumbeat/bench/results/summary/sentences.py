@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from drumbeat.bench.model.best import best_of, find_max_steps
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord
-from drumbeat.bench.model.verdict import RunVerdict, stored_judgement
+from drumbeat.bench.model.verdict import RunVerdict
 from drumbeat.bench.model.words import ms, number
 from drumbeat.bench.results.compare.similarity import target_kind
 from drumbeat.bench.results.run_verdict import judge_run
@@ -105,7 +105,7 @@ def _best(record: RunRecord) -> str:
 
 
 def _verdict(record: RunRecord) -> str:
-    judgement = stored_judgement(record.run) or judge_run(record)
+    judgement = judge_run(record)
     reason = _shortened(judgement.reason)
     match judgement.verdict:
         case RunVerdict.PASSED:

@@ -298,6 +298,7 @@ SELECT * FROM drumbeat.runs
    AND (CAST(:template_id AS TEXT) IS NULL OR template_id = :template_id)
    AND (CAST(:load_mode AS TEXT) IS NULL OR @json_text(config, 'load_mode') = :load_mode)
    AND (CAST(:scaling_mode AS TEXT) IS NULL OR @json_text(config, 'scaling', 'mode') = :scaling_mode)
+   AND (CAST(:config_hash AS TEXT) IS NULL OR @json_text(config, 'config_hash') = :config_hash)
    AND (CAST(:since AS BIGINT) IS NULL OR created_at >= CAST(:since AS BIGINT))
    AND (CAST(:until AS BIGINT) IS NULL OR created_at < CAST(:until AS BIGINT))
  ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
