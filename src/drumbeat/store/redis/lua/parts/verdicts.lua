@@ -72,9 +72,9 @@ local function lose(number, row, failure, others, charge, at)
     give_back(number, row, at, at)
   else
     if others == 1 then
-      failure = failure .. '; another job ran on this worker too, so it is unknown which job was the cause'
+      failure = failure .. '; another job may have run on this worker too, so it is unknown which job was the cause'
     elseif others > 1 then
-      failure = failure .. '; ' .. int(others) .. ' other jobs ran on this worker too, so it is unknown which job was the cause'
+      failure = failure .. '; ' .. int(others) .. ' other jobs may have run on this worker too, so it is unknown which job was the cause'
     end
     close_attempt(number, row, 'crashed', failure, at)
     local count = others > 0 and 'suspicions' or 'crashes'
