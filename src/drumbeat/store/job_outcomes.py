@@ -72,7 +72,10 @@ def lost_attempt_outcome(job: Job, error: str, others: int, *, charge: bool = Tr
         return AttemptOutcome.RELEASED, error
     if others:
         also = "another job" if others == 1 else f"{others} other jobs"
-        return AttemptOutcome.CRASHED, f"{error}; {also} may have run on this worker too, so it is unknown which job was the cause"
+        return (
+            AttemptOutcome.CRASHED,
+            f"{error}; {also} may have run on this worker too, so it is unknown which job was the cause",
+        )
     return AttemptOutcome.CRASHED, error
 
 
