@@ -111,6 +111,17 @@ async def test_a_silent_worker_is_marked_lost_and_its_old_process_is_still_refus
         await store.membership.beat(heartbeat(before))
 
 
+@pytest.mark.parametrize("leaving", [False, True])
+async def test_a_dead_workers_jobs_are_charged_unless_it_was_leaving(store: MemoryStore, home: PoolRow, leaving: bool) -> None:
+    before = await joined(store, "w1", host=socket.gethostname(), pid=dead_process())
+    if leaving:
+        await store.workers.ask_to_drain(POOL, [before.worker_id], "scale down", timedelta(seconds=60))
+
+    await find_free_id(store, home, "w1")
+
+    assert (await store.workers.get(POOL, before.worker_id)).has_crashed is not leaving
+
+
 async def test_a_row_that_waits_for_its_process_is_joined(store: MemoryStore, home: PoolRow) -> None:
     await store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("w1"), slot=0)])
 

@@ -19,9 +19,9 @@ from drumbeat.core.errors import (
     StaleWrite,
 )
 from drumbeat.core.event import EventType, start
-from drumbeat.core.job import NewJob
+from drumbeat.core.job import JobStatus, NewJob
 from drumbeat.core.lease import Fence, Lease
-from drumbeat.core.pool import PoolKind, pool
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.act import FleetActor
 from drumbeat.fleet.decide import decide
@@ -189,6 +189,25 @@ async def test_a_worker_that_is_heard_again_keeps_its_jobs(stage: Stage) -> None
         await stage.do(ReleaseJobs(worker_id=W0, reason=BECAUSE))
 
     assert await stage.store.jobs.list(POOL) == before
+
+
+@pytest.mark.parametrize(("kind", "charged"), [("MarkLost", True), ("MarkFailed", True), ("Fail", True), ("EndOverdue", False)])
+async def test_a_worker_that_the_fleet_ended_for_being_overdue_costs_its_job_nothing(
+    stage: Stage, kind: str, charged: bool
+) -> None:
+    others = [await stage.store.pools.create(pool(PoolId(f"p{n}"), PoolKind.JOBS)) for n in range(2)]
+    for other in others:
+        await stage.store.queue.push(other.pool_id, [NewJob(payload=1)])
+        holder = (await active(stage.store, other, W0)).holder
+        await stage.store.queue.claim(ClaimRequest(pool_id=other.pool_id, holder=holder, lease=seconds(3600)))
+
+    await stage.do(actions(stage)[kind])
+    await stage.do(ReleaseJobs(worker_id=W0, reason=BECAUSE))
+
+    job = (await stage.store.jobs.list(POOL))[1]
+    assert (job.status, job.crashes, job.attempts) == (JobStatus.PENDING, charged, charged)
+    theirs = [job for other in others for job in await stage.store.jobs.list(other.pool_id)]
+    assert [(job.status, job.attempts) for job in theirs] == [(JobStatus.CLAIMED, 1)] * 2
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "SetTarget"])

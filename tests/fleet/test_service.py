@@ -10,7 +10,7 @@ import pytest
 from drumbeat.core.beat import CHECK, Beat, NewBeat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, NotFound, SpawnError, StaleWrite
-from drumbeat.core.job import JobStatus, NewJob
+from drumbeat.core.job import AttemptOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy, PolicyName
@@ -106,7 +106,10 @@ async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:
     closed = await desk(store).kill("a", spawner)
 
     assert closed.status is WorkerStatus.TERMINATED
-    assert (await store.jobs.get(job_id)).status is JobStatus.PENDING
+    job = await store.jobs.get(job_id)
+    assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
+    [attempt] = await store.jobs.attempts(job_id)
+    assert (attempt.outcome, attempt.error) == (AttemptOutcome.RELEASED, "its worker was killed by hand")
     assert [call.verb for call in spawner.calls] == ["terminate"]
     with pytest.raises(InvalidInput, match="expected a live worker, got a, which is terminated"):
         await desk(store).kill("a", spawner)

@@ -464,7 +464,9 @@ async def test_a_silent_worker_is_ended_before_another_takes_its_place_within_on
     await stage.checker.check(POOL)
     await stage.join(name(0))
     await stage.claim(name(0))
-    await stage.clock.advance(LIMITS.lost_after + seconds(1))
+    await stage.clock.advance(LIMITS.stale_after + seconds(1))
+    await stage.checker.check(POOL)
+    await stage.clock.advance(LIMITS.stale_after)
 
     report = await stage.checker.check(POOL)
 

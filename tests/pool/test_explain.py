@@ -124,7 +124,7 @@ CASES = [
     (
         facts(job(status=JobStatus.POISONED, crashes=1, suspicions=2)),
         ReasonCode.POISONED,
-        "3 workers died while it ran, the last time with no other job beside it (limit 3)",
+        "3 workers died while they held it, the last time with no other job beside it (limit 3)",
     ),
     (
         facts(job(status=JobStatus.POISONED, failures=1)),
@@ -257,4 +257,4 @@ def test_a_job_with_many_parents_names_some_of_those_that_were_read() -> None:
 def test_a_job_that_must_run_alone_says_what_it_waits_for() -> None:
     told = explain(facts(job(suspicions=2), worker("a", active=1), ahead=3))
 
-    assert (told.why, "2 workers died while it ran" in str(told)) == (ReasonCode.ALONE, True)
+    assert (told.why, "2 workers died while they held it" in str(told)) == (ReasonCode.ALONE, True)

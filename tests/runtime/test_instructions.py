@@ -335,6 +335,19 @@ def test_the_order_to_leave_comes_in_many_ways(said: Mapping[str, Any], expected
 
 
 @pytest.mark.parametrize(
+    ("within", "left", "expected"),
+    [(60, None, 60), (60, 100, 60), (60, 35, 35), (60, -5, 0), (None, 35, 35), (None, None, None)],
+)
+def test_a_stop_that_is_read_late_leaves_no_more_time_than_the_row(
+    within: float | None, left: float | None, expected: float | None
+) -> None:
+    ordered = WorkerInstructions(stop=Stop(reason="scale down", within=None if within is None else seconds(within)))
+    reply = orders(drain_deadline=None if left is None else NOW + seconds(left))
+
+    assert why_stop(ordered, reply) == Stop(reason="scale down", within=None if expected is None else seconds(expected))
+
+
+@pytest.mark.parametrize(
     ("until", "in_contact", "gone"),
     [
         (None, HOUR, False),

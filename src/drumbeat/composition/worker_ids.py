@@ -14,8 +14,9 @@ import psutil
 from drumbeat.core.errors import NotFound, Refused, StaleWrite
 from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolRow
-from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge, silence
-from drumbeat.store.interface import Store
+from drumbeat.core.recovery import stays
+from drumbeat.core.worker import CRASH, Health, Worker, WorkerId, WorkerStatus, judge, silence
+from drumbeat.store.interface import Store, WorkerChange
 
 
 async def find_free_id(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
@@ -38,7 +39,7 @@ async def _end_if_gone(store: Store, pool: PoolRow, row: Worker, now: datetime) 
     reason = _why_gone(pool, row, now)
     try:
         if reason is not None:
-            await store.workers.move(row, WorkerStatus.LOST, reason)
+            await store.workers.move(row, WorkerStatus.LOST, reason, WorkerChange(meta={CRASH: stays(row)}))
             return
     except StaleWrite:
         pass  # it has just sent a heartbeat, so it runs

@@ -3,14 +3,14 @@
 Bench, pool and fleet all recover in the same way, before they decide anything else.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from drumbeat.core.engine import covers
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.refusal import refusal_of
-from drumbeat.core.worker import LIVE, TERMINAL, Health, Worker, WorkerId, WorkerStatus, judge, silence
+from drumbeat.core.worker import LIVE, TERMINAL, ExitCode, Health, Worker, WorkerId, WorkerStatus, judge, silence
 
 _MISSED_AFTER = 1.5  #: a heartbeat is missed after this many heartbeat intervals
 LINGER = timedelta(seconds=30)  #: how long the process of a worker that has left may take to end
@@ -41,6 +41,7 @@ class PoolSnapshot:
     unique_names: bool = True  #: the provider never has two instances of one worker
     provider: str = ""  #: the provider of the instances
     settle: timedelta = timedelta()  #: how long a requested instance may be missing from the provider's list
+    spared: Collection[WorkerId] = ()  #: silent workers that are not lost yet (see ``find_spared``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,11 @@ class MarkLost:
     worker: Worker
     reason: str
 
+    @property
+    def is_crash(self) -> bool:
+        """Whether the worker's jobs may be the cause (see ``Worker.has_crashed``)."""
+        return stays(self.worker)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkFailed:
@@ -58,6 +64,7 @@ class MarkFailed:
     worker: Worker
     exit_code: int | None
     reason: str
+    is_crash: bool = True  #: whether the worker's jobs may be the cause (see ``Worker.has_crashed``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +170,25 @@ def mark_failed(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]
             worker=worker,
             exit_code=ended[worker.worker_id],
             reason=f"its instance ended: {_how_it_ended(ended[worker.worker_id])}",
+            is_crash=_is_crash(snapshot, worker, ended[worker.worker_id]),
         )
         for worker in live
         if worker.worker_id in ended and (snapshot.unique_names or not _has_recent_heartbeat(worker, snapshot))
     ]
+
+
+def _is_crash(snapshot: PoolSnapshot, worker: Worker, exit_code: int | None) -> bool:
+    """Whether the jobs of a worker may be the cause of its process's end.
+
+    Not if it was leaving, or ended itself because it lost the store or its controller. A job can end the process with the
+    same exit codes: then the worker has sent heartbeats until shortly before, and a controller has watched it.
+    """
+    if not stays(worker):
+        return False
+    if exit_code == ExitCode.CONTROLLER_GONE:
+        return worker.heartbeat_at is not None and worker.heartbeat_at >= snapshot.looking_since
+    lost_store = snapshot.thresholds.give_up_after - snapshot.thresholds.heartbeat_every
+    return exit_code not in {ExitCode.CLEAN, ExitCode.STORE_LOST} or silence(worker, snapshot.now) < lost_store
 
 
 def _has_recent_heartbeat(worker: Worker, snapshot: PoolSnapshot) -> bool:
@@ -179,13 +201,40 @@ def _has_recent_heartbeat(worker: Worker, snapshot: PoolSnapshot) -> bool:
 def mark_lost(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
     """Return actions that close rows of workers silent for too long; time without a controller does not count.
 
-    A worker that its engine refused to start is not lost: the engine is asked again to start it."""
+    A worker that its engine refused to start is not lost: the engine is asked again to start it. ``snapshot.spared`` are not
+    lost yet."""
     return [
         MarkLost(worker=worker, reason=f"silent for {silence(worker, snapshot.now).total_seconds():.0f} s")
         for worker in live
         if judge(worker, snapshot.now, snapshot.thresholds, snapshot.looking_since) is Health.LOST
         and refusal_of(worker) is None
+        and worker.worker_id not in snapshot.spared
     ]
+
+
+def find_spared(snapshot: PoolSnapshot, watched_since: datetime, last_at: datetime | None) -> tuple[WorkerId, ...]:
+    """Return the workers that are silent for long enough to be lost, but might still send a heartbeat: their process runs, and
+    nobody watched the pool when they fell silent, so the machine may have been suspended, or the clock set.
+
+    Not for ever: a worker is not spared if a beat found it silent at least one and a half heartbeat intervals ago.
+
+    ``watched_since``: since when controllers watch the pool without a gap. ``last_at``: the time of the last beat.
+    """
+    thresholds = snapshot.thresholds
+    before = snapshot.now - thresholds.heartbeat_every * _MISSED_AFTER
+    if watched_since < before:
+        return ()
+    running = {instance.worker_id for instance in snapshot.instances if instance.running}
+    latest = last_at if last_at is not None and last_at < before else None
+    return tuple(
+        worker.worker_id
+        for worker in snapshot.workers
+        if worker.worker_id in running
+        and worker.heartbeat_at is not None
+        and silence(worker, snapshot.now) > thresholds.lost_after
+        and watched_since - worker.heartbeat_at > thresholds.stale_after
+        and (latest is None or latest - worker.heartbeat_at <= thresholds.stale_after)
+    )
 
 
 def end_overdue(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:

@@ -22,6 +22,7 @@ UNANSWERED = "unanswered"  #: key in a row's ``meta``: why the last request to s
 CAPACITY_EXEMPT = "capacity_exempt"  #: key in a row's ``meta``: the worker does not count in its fleet
 TYPES = "types"  #: key in a row's ``meta``: the job types that the worker has handlers for; missing: every type
 NOT_LOADED = "not_loaded"  #: key in a row's ``meta``: job types whose handler the worker cannot load, with the cause
+CRASH = "crash"  #: key in a row's ``meta``: whether its jobs may be the cause of its end; missing: its status tells
 DISK = "disk"  #: the key in ``gpu`` under which a worker reports the disk of its volume
 
 
@@ -82,6 +83,9 @@ class ExitCode(IntEnum):
     START_TIMEOUT = 3  #: no START came in time
     FATAL = 4  #: its workload failed and cannot continue
     CONTROLLER_GONE = 5  #: no controller renewed its lease for too long
+
+
+ENDED_BY_ITSELF = frozenset({ExitCode.CLEAN, ExitCode.STORE_LOST, ExitCode.CONTROLLER_GONE})  #: no job is the cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +176,16 @@ class Worker:
     def is_terminating(self) -> bool:
         """Whether the worker is live and leaving. Its row can say ``active`` until the worker has read the request to leave."""
         return self.status is WorkerStatus.DRAINING or (self.drain_deadline is not None and self.is_live)
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the jobs that an ended worker had begun may be the cause of its end, so that they are charged a crash.
+
+        False if it left by itself, lost the store or its controller, was killed by hand, or ended while it was leaving.
+        """
+        if (noted := self.meta.get(CRASH)) is not None:
+            return bool(noted)
+        return self.status in {WorkerStatus.ERROR, WorkerStatus.LOST} and self.exit_code not in ENDED_BY_ITSELF
 
     @property
     def standing(self) -> str:

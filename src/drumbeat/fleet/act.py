@@ -87,7 +87,7 @@ class FleetActor:
         row = await self._store.workers.get(self._pool_id, action.worker_id)
         if row.is_live:
             raise StaleWrite(f"jobs not released: worker {action.worker_id} is {row.status} again and keeps its jobs")
-        await self._store.queue.release(row.holder, action.reason, fence=fence)
+        await self._store.queue.release(row.holder, action.reason, charge=row.has_crashed, fence=fence)
 
     @act.register
     async def _(self, action: ExpireJobs, fence: Fence) -> None:

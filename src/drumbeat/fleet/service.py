@@ -179,12 +179,12 @@ class FleetService:
         return row
 
     async def kill(self, worker: str, spawner: Spawner) -> Worker:
-        """End a worker now: close its row, release its jobs, terminate its instance.
+        """End a worker now: close its row, release its jobs (which costs them no attempt), terminate its instance.
 
         Raises NotFound, InvalidInput, and SpawnError if it runs at another provider.
         """
         closed = await self._close_row(worker, spawner)
-        await self._store.queue.release(closed.holder, "its worker was killed by hand")
+        await self._store.queue.release(closed.holder, "its worker was killed by hand", charge=False)
         await spawner.terminate(self._pool_id, closed.worker_id)
         return closed
 

@@ -59,7 +59,7 @@ class PoolActor:
             return
         if row.is_live:
             raise StaleWrite(f"jobs of worker {action.worker_id} not taken back: it is {row.status} after a new heartbeat")
-        await self._store.queue.release(row.holder, action.reason, fence=fence)
+        await self._store.queue.release(row.holder, action.reason, charge=row.has_crashed, fence=fence)
 
     def _row(self, action: SpawnJobWorker) -> Worker:
         return Worker(

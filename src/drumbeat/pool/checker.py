@@ -9,6 +9,7 @@ from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.beats import MAX_WAIT, ONE_BEAT, BeatContext, beat_once, jobs_pool, pool_loop
+from drumbeat.pool.decide import SPARED
 from drumbeat.pool.due_jobs import has_waiting, is_watched, when_due
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
@@ -54,7 +55,7 @@ class Checker:
         """
         pool = await self._keep_cap(pool_id, max_workers)
         report = await self._beat(pool, max_wait)
-        await self.watch_for_later(pool_id)
+        await self.watch_for_later(pool_id, again=SPARED in report.summary)
         return report
 
     async def reap(
@@ -96,36 +97,41 @@ class Checker:
         If the worker ran no job, no worker is started; otherwise jobs that are ready but cannot be claimed yet would start
         workers without end. If delayed jobs remain, a process that waits for them is started.
         """
+        again = False
         try:
             if jobs_done:
-                await self._check_after_exit(pool_id)
+                again = await self._check_after_exit(pool_id)
         except DrumbeatError as exc:
             log.warning("failed to check pool %s as this worker exits: %s; its jobs may be left without a worker", pool_id, exc)
-        await self.watch_for_later(pool_id)
+        await self.watch_for_later(pool_id, again=again)
 
-    async def watch_for_later(self, pool_id: PoolId) -> None:
-        """If the pool has delayed jobs, or jobs that wait for others, and no process waits for them yet, start one.
-        Errors of the store and of starting the process are logged, not raised."""
+    async def watch_for_later(self, pool_id: PoolId, *, again: bool = False) -> None:
+        """If the pool has delayed jobs, or jobs that wait for others, and no process waits for them yet, start one. ``again``:
+        also if jobs are ready, as the pool must be checked again soon. Errors of the store and of starting the process are
+        logged, not raised."""
         if self._watch is None:
             return
         try:
             due = await when_due(self._store, pool_id)
-            later = due.next_in is not None or (due.is_ready and await has_waiting(self._store, pool_id))
+            later = due.next_in is not None or (due.is_ready and (again or await has_waiting(self._store, pool_id)))
             if later and not await is_watched(self._store, pool_id):
                 await self._watch(pool_id)
         except DrumbeatError as exc:
             log.warning("failed to start a process that waits for delayed jobs of pool %s: %s", pool_id, exc)
 
-    async def _check_after_exit(self, pool_id: PoolId) -> None:
-        """Check the pool if jobs are ready, unless another exiting worker, which holds the lease ``after-exit``, checks it."""
+    async def _check_after_exit(self, pool_id: PoolId) -> bool:
+        """Check the pool if jobs are ready, unless another exiting worker, which holds the lease ``after-exit``, checks it.
+        Returns whether the pool must be checked again soon."""
         leases = self._store.leases
         if not await self._store.jobs.size(pool_id, 1):
-            return
+            return False
         pool = await jobs_pool(self._store, pool_id)
         max_wait = timedelta() if pool.is_scaled else MAX_WAIT
         turn = await leases.acquire(f"after-exit/{pool_id}", self._owner(), MAX_WAIT)
-        if turn is not None:
-            await self._beat(pool, max_wait, before=lambda: leases.release(turn))
+        if turn is None:
+            return False
+        report = await self._beat(pool, max_wait, before=lambda: leases.release(turn))
+        return SPARED in report.summary
 
     def _spawner(self, pool: PoolRow) -> Spawner:
         """Return a spawner for the pool's engine; for a fleet's pool, in which it starts no workers, the local spawner."""

@@ -27,6 +27,7 @@ from drumbeat.pool.refused import RefusedWorkers, refused_workers
 SHOW_WITHIN = timedelta(seconds=10)  #: how long a new worker's instance may be missing before it is started again
 MOST_REAPED = 50  #: at most this many ended workers are reaped in one beat
 MAKES_ROOM = "makes_room"  #: key in a beat's summary: this beat ends a worker, so that the next one can start another
+SPARED = "spared"  #: key in a beat's summary: number of silent workers that get time for a heartbeat before they count as lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +259,7 @@ def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need, refused
     others = f"; jobs that no worker started here can run: {lacking}" if lacking else ""
     others += f"; {no_handlers}" if no_handlers else ""
     others += f"; paused job types: {', '.join(map(repr, sorted(view.policy.paused)))}" if view.policy.paused else ""
+    others += f"; time for a heartbeat is given to {_count(len(view.spared), 'silent worker')}" if view.spared else ""
     if not need.ready:
         return f"no job is ready{others}"
     if not need.wants:
@@ -279,6 +281,7 @@ def _summary(view: PoolView, recovery: RecoveryPlan, need: Need) -> dict[str, in
         "claimed": len(view.claims),
         **({"no_handler": sum(view.unhandled.values())} if view.unhandled else {}),
         **({} if next_start_at(view.streak) is None else {"failing": view.streak.failed}),
+        **({SPARED: len(view.spared)} if view.spared else {}),
     }
 
 

@@ -151,7 +151,7 @@ def _waiting(facts: ExplainInputs) -> Reason:
 def _poisoned(job: Job) -> str:
     if job.crashes and job.crashes + job.suspicions >= job.max_crashes:
         lost = _times(job.crashes + job.suspicions, "worker")
-        cause = f"{lost} died while it ran, the last time with no other job beside it (limit {job.max_crashes})"
+        cause = f"{lost} died while they held it, the last time with no other job beside it (limit {job.max_crashes})"
     elif job.failures >= job.max_attempts:
         cause = f"it failed {_times(job.failures, 'time')} (limit {job.max_attempts})"
     else:
@@ -295,7 +295,7 @@ def _in_line(facts: ExplainInputs) -> Reason:
     if facts.job.must_run_alone:
         lost = _times(facts.job.crashes + facts.job.suspicions, "worker")
         return Reason(
-            why=ReasonCode.ALONE, says=f"it waits for a worker that runs nothing else, because {lost} died while it ran"
+            why=ReasonCode.ALONE, says=f"it waits for a worker that runs nothing else, because {lost} died while they held it"
         )
     if facts.ahead:
         count = f"{'more than ' if facts.ahead_is_more else ''}{_times(facts.ahead, 'job')}"

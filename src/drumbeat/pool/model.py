@@ -177,6 +177,8 @@ class PoolView:
     next_number: int = 0  #: number in the name of the next worker, above those of all past workers
     streak: FailureStreak = FailureStreak()
     is_scaled: bool = False  #: a fleet starts and ends the pool's workers, not the checker
+    watched_since: datetime | None = None  #: since when controllers watch the pool without a gap
+    spared: tuple[WorkerId, ...] = ()  #: silent workers that are not lost yet, as nobody watched the pool before
     engine: str = ""  #: the engine that starts the pool's workers, or several as ``a,b``; empty: not known
 
     @property
@@ -187,6 +189,7 @@ class PoolView:
             thresholds=self.thresholds,
             workers=self.workers,
             instances=self.instances,
+            spared=self.spared,
         )
 
 

@@ -3,15 +3,16 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from drumbeat.core.beat import Beat
 from drumbeat.core.job import Job, JobStatus
 from drumbeat.core.not_loaded import RETRY_AFTER, types_not_loaded
 from drumbeat.core.pool import PoolId, PoolRow, Thresholds
-from drumbeat.core.recovery import PoolSnapshot
+from drumbeat.core.recovery import PoolSnapshot, find_spared
 from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
 from drumbeat.pool.breaker import counts_for_breaker, failure_streak
 from drumbeat.pool.model import Claim, FailureStreak, PoolPolicy, PoolView
 from drumbeat.pool.paused_types import claimable_types
-from drumbeat.runtime.snapshot import take_snapshot
+from drumbeat.runtime.snapshot import last_observation, take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
@@ -32,14 +33,17 @@ async def observe(
     ``on_pool`` is called with the pool's row before the queue is read.
 
     All the time since a worker's last heartbeat counts, even if no process watched the pool: a worker that cannot reach the
-    store exits before it counts as lost (``give_up_after`` < ``lost_after``). ``gap``: time since this process last reached the
-    store.
+    store exits before it counts as lost (``give_up_after`` < ``lost_after``). Only a worker whose process is listed as running
+    gets time to send a heartbeat first (see ``find_spared``), unless ``lost_after`` is given. ``gap``: time since this process
+    last reached the store.
     """
     pool = await store.pools.get(pool_id)
     if on_pool is not None:
         await on_pool(pool)
     policy = PoolPolicy.from_json(pool.policy)
-    snapshot = await take_snapshot(store, spawner, pool, gap, unreaped_only=True)
+    last = await last_observation(store, pool)
+    snapshot = await take_snapshot(store, spawner, pool, gap, last, unreaped_only=True)
+    watched_since = _watched_since(snapshot, last)
     most = policy.slots + _MORE
     not_loaded = await read_not_loaded(store, pool, snapshot.now - RETRY_AFTER)
     types = await claimable_types(store.jobs, pool_id, policy.types, policy.paused.union(not_loaded))
@@ -65,7 +69,16 @@ async def observe(
         streak=await read_streak(store, pool_id, policy.mended_at),
         is_scaled=pool.is_scaled,
         engine=spawner.traits.name,
+        watched_since=watched_since,
+        spared=find_spared(snapshot, watched_since, last.at if last else None) if lost_after is None else (),
     )
+
+
+def _watched_since(snapshot: PoolSnapshot, last: Beat | None) -> datetime:
+    """Return since when controllers watch the pool without a gap: now, after a gap, else the time stored with the last beat."""
+    noted = (last.view or {}).get("watched_since") if last is not None else None
+    is_after_gap = snapshot.looking_since == snapshot.now
+    return snapshot.now if is_after_gap else datetime.fromisoformat(noted) if noted else snapshot.looking_since
 
 
 async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy, not_loaded: Mapping[str, str]) -> Mapping[str, int]:

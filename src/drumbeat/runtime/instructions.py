@@ -116,11 +116,16 @@ def may_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> bool:
 
 
 def why_stop(instructions: WorkerInstructions, reply: HeartbeatReply) -> Stop | None:
-    """Return the instruction to leave, from a STOP event, the worker's row or the run's status; None if the worker can stay."""
-    if instructions.stop is not None:
-        return instructions.stop
-    if reply.drain_deadline is not None:
-        return Stop(reason="asked to drain", within=max(reply.drain_deadline - reply.now, timedelta()))
+    """Return the instruction to leave, from a STOP event, the worker's row or the run's status; None if the worker can stay.
+
+    A worker that learns late of a STOP event does not drain past the deadline in its row: after it a controller ends it.
+    """
+    left = None if reply.drain_deadline is None else max(reply.drain_deadline - reply.now, timedelta())
+    if (stop := instructions.stop) is not None:
+        limits = [limit for limit in (stop.within, left) if limit is not None]
+        return replace(stop, within=min(limits, default=None))
+    if left is not None:
+        return Stop(reason="asked to drain", within=left)
     if reply.status is WorkerStatus.DRAINING:
         return Stop(reason="the worker's row has the status draining")
     if reply.run_status in ENDING:

@@ -11,7 +11,7 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import ASKED_AT, EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, asked_at
 from drumbeat.core.refusal import TIMES_REFUSED, is_curable, refusal_meta, refusal_of, refusal_text
-from drumbeat.core.worker import REFUSED, SPAWN_FAILED, UNANSWERED, Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import CRASH, REFUSED, SPAWN_FAILED, UNANSWERED, Worker, WorkerId, WorkerStatus
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, list_reachable
 from drumbeat.store.interface import Store, WorkerChange
 
@@ -38,12 +38,14 @@ class RecoveryActor:
 
     @_do.register
     async def _(self, action: MarkLost, fence: Fence) -> None:
-        await self._store.workers.move(action.worker, WorkerStatus.LOST, action.reason, fence=fence)
+        change = WorkerChange(meta={CRASH: action.is_crash})
+        await self._store.workers.move(action.worker, WorkerStatus.LOST, action.reason, change, fence=fence)
 
     @_do.register
     async def _(self, action: MarkFailed, fence: Fence) -> None:
         to = WorkerStatus.TERMINATED if action.exit_code == 0 else WorkerStatus.ERROR
-        change = WorkerChange(exit_code=action.exit_code, error=None if action.exit_code == 0 else action.reason)
+        error = None if action.exit_code == 0 else action.reason
+        change = WorkerChange(exit_code=action.exit_code, error=error, meta={CRASH: action.is_crash})
         await self._store.workers.move(action.worker, to, action.reason, change, fence=fence)
 
     @_do.register

@@ -31,7 +31,7 @@ def apply_outcome(job: Job, verdict: JobOutcome, now: datetime) -> Job:
         case AttemptOutcome.CRASHED:
             return apply_worker_loss(job, verdict.error, now, in_company=False)
         case AttemptOutcome.RELEASED:
-            return _given_back(replace(job, attempts=job.attempts - (job.begun_at is not None)), now, now)
+            return _given_back(_uncounted(job), now, now)
         case AttemptOutcome.SUSPENDED:
             return _suspended(job, verdict, now)
         case AttemptOutcome.CANCELLED:
@@ -42,14 +42,19 @@ def _suspended(job: Job, verdict: JobOutcome, now: datetime) -> Job:
     """Return a job that sleeps or waits for an event. If an event was sent that the attempt did not see, the job is due now."""
     has_missed = verdict.seen_events is not None and job.events_sent > verdict.seen_events
     wait = timedelta() if has_missed else verdict.retry_in
-    kept = replace(job, attempts=job.attempts - (job.begun_at is not None))
-    return _given_back(kept, now + wait, now)
+    return _given_back(_uncounted(job), now + wait, now)
 
 
-def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:
-    """Return the job after its worker was lost. ``in_company``: whether other jobs had also begun on that worker."""
-    if job.begun_at is None:
-        return _given_back(job, now, now)
+def _uncounted(job: Job) -> Job:
+    """Return the job without its current attempt in the count of attempts."""
+    return replace(job, attempts=job.attempts - (job.begun_at is not None))
+
+
+def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company: bool, charge: bool = True) -> Job:
+    """Return the job after its worker ended. ``in_company``: whether other jobs had also begun on that worker. ``charge``:
+    whether the job may be the cause; if not, the attempt does not count."""
+    if job.begun_at is None or not charge:
+        return _given_back(_uncounted(job), now, now)
     if in_company:
         return _given_back(replace(job, suspicions=job.suspicions + 1, last_error=error), now, now)
     fallen = replace(job, crashes=job.crashes + 1, last_error=error)
@@ -58,13 +63,19 @@ def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company:
     return _given_back(fallen, now, now)
 
 
-def lost_attempt_outcome(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
-    """Return outcome and error of an attempt that lost its worker. ``others``: how many other jobs had begun on that worker."""
+def lost_attempt_outcome(job: Job, error: str, others: int, *, charge: bool = True) -> tuple[AttemptOutcome, str]:
+    """Return outcome and error of an attempt that lost its worker. ``others``: how many other jobs had begun on that worker.
+    ``charge``: whether the job may be the cause."""
     if job.begun_at is None:
         return AttemptOutcome.RELEASED, f"{error}; the job had not begun"
+    if not charge:
+        return AttemptOutcome.RELEASED, error
     if others:
         also = "another job" if others == 1 else f"{others} other jobs"
-        return AttemptOutcome.CRASHED, f"{error}; {also} ran on this worker too, so it is unknown which job was the cause"
+        return (
+            AttemptOutcome.CRASHED,
+            f"{error}; {also} may have run on this worker too, so it is unknown which job was the cause",
+        )
     return AttemptOutcome.CRASHED, error
 
 

@@ -14,7 +14,8 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.job import AttemptOutcome, JobId, JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.core.worker import Holder, WorkerId, WorkerStatus
+from drumbeat.store.interface import JoinRequest
 from drumbeat.store.memory import MemoryStore
 
 
@@ -186,6 +187,23 @@ async def test_a_claim_that_was_taken_is_forgotten_at_its_renewal(store: MemoryS
     await work.renew("w1")
 
     assert [*work.claims.of_worker("w1")] == []
+
+
+@pytest.mark.parametrize(("end", "crashes"), [(WorkerStatus.LOST, 1), (WorkerStatus.TERMINATED, 0)])
+async def test_an_item_is_charged_only_if_it_may_have_ended_its_worker(
+    store: MemoryStore, end: WorkerStatus, crashes: int
+) -> None:
+    work = DrumbeatWorkBackend(store)
+    item_id = await work.pool("papers").push("text")
+    papers, w1 = PoolId("papers"), WorkerId("w1")
+    row = await store.membership.join(JoinRequest(pool_id=papers, worker_id=w1, slot=0, instance="i", host="h", pid=1))
+    work.register(row.holder)
+    await work.pool("papers").claim("w1")
+    await store.workers.move(row, end, "the test says so")
+
+    assert await work.pool("papers").release_by_worker("w1") == 1
+
+    assert (await store.jobs.get(JobId(item_id))).crashes == crashes
 
 
 async def test_everything_a_worker_holds_can_be_settled_at_once(store: MemoryStore) -> None:

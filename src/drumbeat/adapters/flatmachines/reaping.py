@@ -11,8 +11,9 @@ from drumbeat.adapters.flatmachines.session import PoolClaims
 from drumbeat.core.errors import NotFound, StaleWrite
 from drumbeat.core.job import Job, JobStatus
 from drumbeat.core.pool import PoolId, PoolRow
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, name_of, silence
-from drumbeat.store.interface import Store
+from drumbeat.core.recovery import stays
+from drumbeat.core.worker import CRASH, Worker, WorkerId, WorkerStatus, name_of, silence
+from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
             log.info("worker %s is not marked lost: it has sent a heartbeat since it was found stale", worker.worker_id)
             return None
         try:
-            await registry.workers.move(row, WorkerStatus.LOST, worker.reason)
+            await registry.workers.move(row, WorkerStatus.LOST, worker.reason, WorkerChange(meta={CRASH: stays(row)}))
         except StaleWrite as exc:
             log.info("worker %s is not marked lost, because its row has changed: %s", worker.worker_id, exc)
             return None

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -133,16 +134,16 @@ class DrumbeatWorkPool:
     async def release_by_worker(self, worker_id: str) -> int:
         """Return all items of a lost worker to their queues, also those of other pools. Returns how many.
 
-        The loss counts against each item, as a crash or a suspected one, which can poison the item. Items that the worker
-        claimed without registration are included.
+        The loss counts against each item, as a crash or a suspected one, which can poison the item; not if the worker ended by
+        itself or while it was leaving. Items that the worker claimed without registration are included.
         """
         store, pool_id = await self._store(), await self._place.pool(self.name)
         unregistered = Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
-        try:
-            holders = {unregistered, (await store.workers.get(pool_id, WorkerId(worker_id))).holder}
-        except NotFound:
-            holders = {unregistered}
-        return await self._backend.release(holders)
+        holders, charge = {unregistered}, True
+        with suppress(NotFound):
+            row = await store.workers.get(pool_id, WorkerId(worker_id))
+            holders, charge = {unregistered, row.holder}, row.is_live or row.has_crashed
+        return await self._backend.release(holders, charge=charge)
 
     async def _settle(self, item_id: str, outcome: AttemptOutcome, *, result: Any = None, error: str | None = None) -> None:
         claim = self._claims.of_job(item_id)
@@ -200,10 +201,11 @@ class DrumbeatWorkBackend:
         and this pool."""
         return self._registered.get(worker_id) or Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
 
-    async def release(self, holders: Collection[Holder]) -> int:
-        """Return all items of these lost workers to their queues. Returns the number of items."""
+    async def release(self, holders: Collection[Holder], *, charge: bool) -> int:
+        """Return all items of these lost workers to their queues. ``charge``: whether the items may be the cause. Returns the
+        number of items."""
         queue = (await self.place.store()).queue
-        return sum([len(await queue.release(each, f"worker {each.worker_id} was lost")) for each in holders])
+        return sum([len(await queue.release(each, f"worker {each.worker_id} was lost", charge=charge)) for each in holders])
 
     def holders(self) -> frozenset[WorkerId]:
         return self.claims.workers()

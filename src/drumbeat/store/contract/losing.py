@@ -80,8 +80,42 @@ class LossContract(Given):
         released = await store.queue.release(holder(pool), "killed")
 
         assert [(job.status, job.crashes, job.suspicions) for job in released] == [(JobStatus.PENDING, 0, 1)] * 3
-        assert all("2 other jobs ran on this worker too" in str(job.last_error) for job in released)
+        assert all("2 other jobs may have run on this worker too" in str(job.last_error) for job in released)
         assert all(job.must_run_alone for job in released)
+
+    async def test_a_loss_that_is_not_charged_costs_a_job_nothing(self, store: Store, pool: PoolRow) -> None:
+        pools = [pool, *[await store.pools.create(new_pool()) for _ in range(2)]]
+        for each in pools:
+            await pushed(store, each, 1, 2, 3, 4, max_crashes=1)
+            await store.queue.claim(claiming(each, holder(each, W1, "i1"), limit=3))
+            await store.queue.claim(claiming(each, holder(each, W1, "i1"), ahead=True))
+        theirs = [await store.jobs.list(each.pool_id) for each in pools[1:]]
+        unwanted = (await store.jobs.list(pool.pool_id))[2]
+        await store.jobs.cancel([unwanted.job_id])
+
+        released = await store.queue.release(holder(pool, W1, "i1"), "killed by hand", charge=False)
+
+        back, cancelled = JobStatus.PENDING, JobStatus.CANCELLED
+        assert [job.status for job in released] == [back, back, cancelled, back]
+        assert [(job.attempts, job.crashes, job.suspicions, job.last_error) for job in released] == [(0, 0, 0, None)] * 4
+        assert [(job.begun_at, job.holder, job.must_run_alone) for job in released] == [(None, None, False)] * 4
+        assert [await store.jobs.list(each.pool_id) for each in pools[1:]] == theirs
+        for job in released:
+            [attempt] = await store.jobs.attempts(job.job_id)
+            also = "; the job had not begun" if job is released[3] else ""
+            assert (attempt.outcome, attempt.error) == (AttemptOutcome.RELEASED, f"killed by hand{also}")
+        assert [*await store.queue.release(holder(pool, W1, "i1"), "killed by hand", charge=False)] == []
+
+    async def test_a_loss_that_is_not_charged_leaves_no_suspicion_for_later(self, store: Store, pool: PoolRow) -> None:
+        await pushed(store, pool, 1, 2, max_crashes=2)
+        await store.queue.claim(claiming(pool, limit=2))
+        await store.queue.release(holder(pool), "killed by hand", charge=False)
+
+        alone, _ = await claimed(store, pool), await claimed(store, pool, W2)
+        [lost] = await store.queue.release(holder(pool), "killed")
+
+        assert (lost.job_id, lost.status, lost.attempts) == (alone.job_id, JobStatus.PENDING, 1)
+        assert (lost.crashes, lost.suspicions) == (1, 0)
 
     async def test_suspects_are_tried_together_until_one_more_loss_would_be_the_last(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, 2, max_crashes=3)

@@ -109,13 +109,16 @@ class Queue(Protocol):
         """Extend claims to ``lease`` from now. Returns which claims are lost and which jobs the worker must cancel."""
         ...
 
-    async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        """Take back all jobs that a lost worker process held, in the queues of all pools, and return them as they are now.
+    async def release(self, holder: Holder, error: str, *, charge: bool = True, fence: Fence | None = None) -> Sequence[Job]:
+        """Take back all jobs that an ended worker process held, in the queues of all pools, and return them as they are now.
         Does not touch jobs of another process or pool that uses the same worker id. Harmless to repeat.
 
-        The jobs become pending. If one job had begun, its ``crashes`` rise by one; if several had begun, the ``suspicions`` of
-        each rise by one. When the sum of both is one below max_crashes, the job must run alone. When the sum reaches
-        max_crashes, the job is poisoned, unless other jobs had begun on the same worker: any of them may be the cause.
+        ``charge``: whether the jobs may be the cause of the worker's end (see ``Worker.has_crashed``). If not, they become
+        pending, and their attempts are recorded as RELEASED and do not count.
+
+        With ``charge`` they become pending, too. If one job had begun, its ``crashes`` rise by one; if several had begun, the
+        ``suspicions`` of each rise by one. When the sum of both is one below max_crashes, the job must run alone. When the sum
+        reaches max_crashes, the job is poisoned, unless other jobs had begun on the same worker: any may be the cause.
         """
         ...
 

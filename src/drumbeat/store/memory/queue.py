@@ -68,9 +68,9 @@ class MemoryQueue(MemoryTable):
         return RenewResult(stale=tuple(stale), cancelled=tuple(cancelled))
 
     @operation
-    def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
+    def release(self, holder: Holder, error: str, *, charge: bool = True, fence: Fence | None = None) -> Sequence[Job]:
         self.state.admit(fence)
-        return self._take_back([job for job in self._claimed() if job.holder == holder], lambda job: error)
+        return self._take_back([job for job in self._claimed() if job.holder == holder], lambda job: error, charge=charge)
 
     @operation
     def expire(self, limit: int = 1000) -> Sequence[Job]:
@@ -166,14 +166,14 @@ class MemoryQueue(MemoryTable):
         self._end_attempt(job, apply_outcome(job, verdict, self.state.now()), verdict.outcome, verdict.error)
         return True
 
-    def _take_back(self, jobs: Sequence[Job], why: Callable[[Job], str]) -> list[Job]:
-        """Put jobs of lost workers back in the queue, or poison those with too many crashes; ``why`` returns a job's error."""
+    def _take_back(self, jobs: Sequence[Job], why: Callable[[Job], str], *, charge: bool = True) -> list[Job]:
+        """Put jobs of ended workers back in the queue, or poison those with too many crashes; ``why`` returns a job's error."""
         now, others = self.state.now(), {job.holder: self._count_begun(job.holder) - 1 for job in jobs}
         after = []
         for job in jobs:
-            outcome, error = lost_attempt_outcome(job, why(job), others[job.holder])
-            charged = apply_worker_loss(job, error, now, in_company=others[job.holder] > 0)
-            after.append(self._end_attempt(job, charged, outcome, error))
+            outcome, error = lost_attempt_outcome(job, why(job), others[job.holder], charge=charge)
+            ended = apply_worker_loss(job, error, now, in_company=others[job.holder] > 0, charge=charge)
+            after.append(self._end_attempt(job, ended, outcome, error))
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:

@@ -67,8 +67,9 @@ class RedisQueue:
     async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
         return [tokens[n] for n in await self._database.run("queue_begin", holder_word(holder), token_words(tokens))]
 
-    async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        return jobs_of(await self._database.run("queue_release", *fence_words(fence), holder_word(holder), error))
+    async def release(self, holder: Holder, error: str, *, charge: bool = True, fence: Fence | None = None) -> Sequence[Job]:
+        words = (*fence_words(fence), holder_word(holder), error, int(charge))
+        return jobs_of(await self._database.run("queue_release", *words))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
         return jobs_of(await self._database.run("queue_expire", limit))

@@ -129,10 +129,10 @@ def settle_locked(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mappi
     return LockedSettlement(held, frozenset(pools | {job.pool_id for job in held.values()}))
 
 
-def release(holder: Holder, error: str, fence: Fence | None) -> Script[tuple[list[Job], set[PoolId]]]:
+def release(holder: Holder, error: str, fence: Fence | None, *, charge: bool) -> Script[tuple[list[Job], set[PoolId]]]:
     yield from check_fence(fence)
     rows = yield "lock_jobs_of_worker", holder_values(holder)
-    return (yield from _take_back(rows, lambda job: error))
+    return (yield from _take_back(rows, lambda job: error, charge=charge))
 
 
 def expire(limit: int) -> Script[tuple[list[Job], set[PoolId]]]:
@@ -142,8 +142,8 @@ def expire(limit: int) -> Script[tuple[list[Job], set[PoolId]]]:
     return (yield from _take_back(rows, lambda job: f"the lease of {job.lease_owner} ran out"))
 
 
-def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[tuple[list[Job], set[PoolId]]]:
-    """Put the jobs of lost workers back in the queue, or poison jobs that crashed too many workers; ``why`` returns a job's
+def _take_back(rows: Rows, why: Callable[[Job], str], *, charge: bool = True) -> Script[tuple[list[Job], set[PoolId]]]:
+    """Put the jobs of ended workers back in the queue, or poison jobs that crashed too many workers; ``why`` returns a job's
     error. Returns the jobs after the change, and the pools in which jobs may have become ready."""
     now = instant((yield "now", {})[0]["now"])
     numbers: dict[JobId, int] = {}
@@ -152,11 +152,11 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[tuple[list[Job],
     for row in rows:
         job = job_of(row)
         numbers[job.job_id] = row["seq"]
-        if job.holder is not None and job.holder not in begun:
+        if charge and job.holder is not None and job.holder not in begun:
             begun[job.holder] = yield from _count_begun(job.holder)
         others = begun.get(job.holder, 1) - 1
-        outcome, error = lost_attempt_outcome(job, why(job), others)
-        ended.append((job, apply_worker_loss(job, error, now, in_company=others > 0), outcome, error))
+        outcome, error = lost_attempt_outcome(job, why(job), others, charge=charge)
+        ended.append((job, apply_worker_loss(job, error, now, in_company=others > 0, charge=charge), outcome, error))
     pools = yield from _save(ended, numbers)
     return [after for _, after, _, _ in ended], pools | {job.pool_id for job, _, _, _ in ended}
 

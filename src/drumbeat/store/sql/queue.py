@@ -73,8 +73,8 @@ class SqlQueue:
         begun = {row["seq"] for row in await self._database.write("begin_held", values)} if tokens else set()
         return [token for token in tokens if numbers.get(token.job_id) not in begun]
 
-    async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        return await self._recovered(lambda: release(holder, error, fence))
+    async def release(self, holder: Holder, error: str, *, charge: bool = True, fence: Fence | None = None) -> Sequence[Job]:
+        return await self._recovered(lambda: release(holder, error, fence, charge=charge))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
         """Take back jobs with expired leases. A cheap read comes first, since there is rarely anything to lock."""

@@ -12,7 +12,7 @@ for _, pool in ipairs(call('ZRANGE', prefix .. 'pools', 0, -1)) do
       call('ZADD', key(pool, 'leases'), till, number)
     else
       begun[row.owner] = begun[row.owner] or count_begun(row.owner)
-      lose(number, row, 'the lease of ' .. worker_of(row.owner) .. ' ran out', begun[row.owner] - 1, at)
+      lose(number, row, 'the lease of ' .. worker_of(row.owner) .. ' ran out', begun[row.owner] - 1, true, at)
       expired[#expired + 1] = as_json(number, row)
       left = left - 1
     end

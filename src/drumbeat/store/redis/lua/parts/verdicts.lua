@@ -63,16 +63,18 @@ local function close_attempt(number, row, outcome, failure, at)
     .. ',"started":' .. (row.begun or row.claimed) .. ',"ended":' .. int(at) .. ',"outcome":' .. quoted(outcome) .. ',"error":' .. (failure and quoted(failure) or 'null') .. '}')
 end
 
--- Record that the job's worker was lost, while ``others`` other jobs had begun on that worker.
-local function lose(number, row, failure, others, at)
-  if not row.begun then
-    close_attempt(number, row, 'released', failure .. '; the job had not begun', at)
+-- Record that the job's worker ended, while ``others`` other jobs had begun on that worker. ``charge``: whether the job may be
+-- the cause; if not, the attempt does not count.
+local function lose(number, row, failure, others, charge, at)
+  if not row.begun or not charge then
+    close_attempt(number, row, 'released', row.begun and failure or failure .. '; the job had not begun', at)
+    if row.begun then set(row, 'attempts', int(row.attempts - 1)) end
     give_back(number, row, at, at)
   else
     if others == 1 then
-      failure = failure .. '; another job ran on this worker too, so it is unknown which job was the cause'
+      failure = failure .. '; another job may have run on this worker too, so it is unknown which job was the cause'
     elseif others > 1 then
-      failure = failure .. '; ' .. int(others) .. ' other jobs ran on this worker too, so it is unknown which job was the cause'
+      failure = failure .. '; ' .. int(others) .. ' other jobs may have run on this worker too, so it is unknown which job was the cause'
     end
     close_attempt(number, row, 'crashed', failure, at)
     local count = others > 0 and 'suspicions' or 'crashes'
@@ -105,7 +107,7 @@ local function count_begun(holder)
 end
 
 local function settle(number, row, outcome, result, failure, retry, fatal, seen, at)
-  if outcome == 'crashed' then return lose(number, row, failure or 'its worker was lost', 0, at) end
+  if outcome == 'crashed' then return lose(number, row, failure or 'its worker was lost', 0, true, at) end
   close_attempt(number, row, outcome, failure, at)
   if outcome == 'done' then
     if result then set(row, 'result', result) end
