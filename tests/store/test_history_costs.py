@@ -15,6 +15,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from drumbeat.bench.control.orchestrator import UNDER_WAY
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import AttemptOutcome, IfFailed, JobId, JobOutcome, JobStatus, NewJob
@@ -110,6 +111,14 @@ async def fleet_costs(store: Store) -> FleetCost:
     return await fleet.spent_by(await fleet.last_decision())
 
 
+async def runs_under_way(store: Store) -> object:
+    return await store.runs.list(statuses=UNDER_WAY, limit=1000)
+
+
+async def runs_of_template(store: Store) -> object:
+    return await store.runs.list(template_id="none", limit=20)
+
+
 async def requeue(store: Store) -> object:
     return await desk(store).requeue()
 
@@ -172,6 +181,8 @@ OPERATIONS: Sequence[Operation] = (
     recent_workers,
     fleet_beat,
     fleet_costs,
+    runs_under_way,
+    runs_of_template,
     first_heartbeat,
     release,
 )
@@ -215,6 +226,8 @@ FILL = (
     f"created_at - {2 * HOUR_US}, created_at - {2 * HOUR_US}, created_at - {2 * HOUR_US}, 1, '{{}}' "
     f"FROM numbers, pools WHERE pool_id = 'f' AND n <= {ENDED}",
     "DELETE FROM beats WHERE pool_id = 'f'",
+    "INSERT INTO runs (run_id, name, config, status, controller_state, custom_metrics, created_at, updated_at) "
+    f"SELECT 'run-' || n, 'x', '{{}}', 'COMPLETED', '{{}}', '{{}}', n, n FROM numbers WHERE n <= {FINISHED}",
 )
 
 

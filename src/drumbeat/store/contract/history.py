@@ -64,11 +64,16 @@ class ListRunsContract(Given):
             ({"scaling_mode": "FIXED"}, ["c", "b"]),
             ({"search": "orders", "template_id": "t1", "load_mode": "CONCURRENCY", "scaling_mode": "AUTO"}, ["a"]),
             ({"scaling_mode": "BOUNDED"}, []),
+            ({"statuses": [RunStatus.PREPARED], "search": "orders", "load_mode": "QPS"}, ["b"]),
+            ({"statuses": [RunStatus.PREPARED], "template_id": "t1"}, ["c", "a"]),
+            ({"statuses": [RunStatus.STARTING], "template_id": "t1"}, []),
+            ({"statuses": [RunStatus.PREPARED, RunStatus.FAILED], "template_id": "t1"}, ["c", "a"]),
+            ({"statuses": [RunStatus.COMPLETED], "template_id": "t1"}, []),
         ],
         ids=str,
     )
     async def test_runs_are_listed_as_asked(
-        self, store: Store, elapse: Elapse, filters: dict[str, str], expected: list[str]
+        self, store: Store, elapse: Elapse, filters: dict[str, Any], expected: list[str]
     ) -> None:
         mark = unique("run")
         rows: dict[str, tuple[str, str | None, dict[str, Any]]] = {
@@ -81,7 +86,7 @@ class ListRunsContract(Given):
             await store.runs.create(run, pool_of(run.run_id, PoolKind.BENCH))
             await elapse(SECOND)
 
-        listed = [run.run_id for run in await store.runs.list(**filters)]  # type: ignore[arg-type]
+        listed = [run.run_id for run in await store.runs.list(**filters)]
 
         assert [each for each in listed if each.startswith(mark)] == [f"{mark}-{each}" for each in expected]
 

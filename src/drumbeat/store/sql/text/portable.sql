@@ -302,6 +302,30 @@ SELECT * FROM drumbeat.runs
    AND (CAST(:until AS BIGINT) IS NULL OR created_at < CAST(:until AS BIGINT))
  ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
+-- name: list_runs_under_way
+-- As list_runs, for statuses of which none is an end state: the index has only the runs that have not ended.
+SELECT * FROM drumbeat.runs @by(runs_under_way)
+ WHERE status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') AND CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
+   AND (CAST(:search AS TEXT) IS NULL OR LOWER(name) LIKE LOWER(CAST(:search AS TEXT)) ESCAPE '!')
+   AND (CAST(:template_id AS TEXT) IS NULL OR template_id = :template_id)
+   AND (CAST(:load_mode AS TEXT) IS NULL OR @json_text(config, 'load_mode') = :load_mode)
+   AND (CAST(:scaling_mode AS TEXT) IS NULL OR @json_text(config, 'scaling', 'mode') = :scaling_mode)
+   AND (CAST(:since AS BIGINT) IS NULL OR created_at >= CAST(:since AS BIGINT))
+   AND (CAST(:until AS BIGINT) IS NULL OR created_at < CAST(:until AS BIGINT))
+ ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
+
+-- name: list_runs_of_template
+-- As list_runs, by the index of the template's runs.
+SELECT * FROM drumbeat.runs @by(runs_of_template)
+ WHERE template_id = :template_id
+   AND (CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%')
+   AND (CAST(:search AS TEXT) IS NULL OR LOWER(name) LIKE LOWER(CAST(:search AS TEXT)) ESCAPE '!')
+   AND (CAST(:load_mode AS TEXT) IS NULL OR @json_text(config, 'load_mode') = :load_mode)
+   AND (CAST(:scaling_mode AS TEXT) IS NULL OR @json_text(config, 'scaling', 'mode') = :scaling_mode)
+   AND (CAST(:since AS BIGINT) IS NULL OR created_at >= CAST(:since AS BIGINT))
+   AND (CAST(:until AS BIGINT) IS NULL OR created_at < CAST(:until AS BIGINT))
+ ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
+
 -- name: update_run
 UPDATE drumbeat.runs
    SET status = COALESCE(:status, status), phase = COALESCE(:phase, phase),
