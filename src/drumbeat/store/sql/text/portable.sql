@@ -735,6 +735,10 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :p
        (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'done') AS done,
        (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'poisoned') AS poisoned,
        (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'cancelled') AS cancelled,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k
+         WHERE k.pool_id = :pool_id AND k.status IN ('done', 'pruned done')) AS done_so_far,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k
+         WHERE k.pool_id = :pool_id AND k.status IN ('poisoned', 'pruned poisoned')) AS poisoned_so_far,
        (SELECT COUNT(*) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id) AS parts;
 
 -- name: count_demand
@@ -807,7 +811,7 @@ UPDATE drumbeat.jobs
 RETURNING seq;
 
 -- name: recount_ended
-DELETE FROM drumbeat.job_counts;
+DELETE FROM drumbeat.job_counts WHERE status IN ('done', 'poisoned', 'cancelled');
 INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
 SELECT j.pool_id, j.status, 0, COUNT(*) FROM drumbeat.jobs j @by(jobs_ended)
  WHERE j.status IN ('done', 'poisoned', 'cancelled') GROUP BY j.pool_id, j.status;
