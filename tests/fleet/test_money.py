@@ -1,7 +1,8 @@
 """What workers cost, and how many may be before a ceiling would be passed."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from drumbeat.core.recovery import ListedInstance
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
-from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, Provider, Spawn, Spending
-from drumbeat.fleet.money import Tariff, affordable, burn, granule_left, paid_until, spend
+from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, Provider, Spawn, Spending, Tariff
+from drumbeat.fleet.money import affordable, burn, granule_left, paid_until, settle, spend, spend_since
 from fleet.given import NOW, job, queued, ready_worker, seconds, view, worker
 
 HOURLY = timedelta(hours=1)
@@ -66,6 +67,30 @@ def test_paid_time_is_rounded_up() -> None:
     assert paid_until(made(3601), AT, HOURLY) == AT - seconds(3601) + 2 * HOURLY
     hourly = queued(ready_worker(0, age=3590), provider=Provider(billing_granule=HOURLY))
     assert granule_left(hourly.workers[0], hourly) == seconds(10)
+
+
+@pytest.mark.parametrize("granule", [1, 60, 3600, 86_400])
+@pytest.mark.parametrize("begins", [NOW, datetime(2026, 1, 31, 20, 30, tzinfo=UTC)], ids=["a day", "a month ends"])
+def test_money_added_up_from_beat_to_beat_is_that_of_all_workers(granule: int, begins: datetime) -> None:
+    """Each beat reads only the workers that are not reaped or were reaped since what the last one settled."""
+    for seed in range(6):
+        chance, now, settled = Random(seed), begins, None
+        rates, rows = Tariff(price=2.0, granule=seconds(granule)), list[Worker]()
+        for n in range(60):
+            now += seconds(chance.choice([0.5, 30, 30, 600, 5000, 40_000]))
+            rows = [each if each.reaped_at or chance.random() < 0.6 else reaped(each, now, chance) for each in rows]
+            rows += [worker(n, created_at=now, meta=chance.choice([{}, {"price_per_hour": 0.7}])) for _ in range(3)]
+            read = [each for each in rows if settled is None or not each.reaped_at or each.reaped_at >= settled.until]
+            settled = settle(settled, read, now, rates)
+            found, expected = spend_since(settled, read), spend(rows, now, rates)
+
+            assert (found.hour, found.day, found.month) == pytest.approx((expected.hour, expected.day, expected.month))
+            assert n < 50 or len(read) < len(rows)
+
+
+def reaped(row: Worker, now: datetime, chance: Random) -> Worker:
+    """The worker's row after it was reaped; the store's clock may have gone back meanwhile."""
+    return replace(row, status=WorkerStatus.TERMINATED, reaped_at=now - seconds(chance.choice([0, 0, 20, 3000])))
 
 
 def test_everyone_whose_instance_may_exist_burns() -> None:

@@ -1,7 +1,9 @@
 """What a fleet's controller sees, and since when it has been looking."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.model import FleetPolicy, FleetView, ListedInstance
+from drumbeat.fleet.model import FleetPolicy, FleetView, ListedInstance, Spending
 from drumbeat.fleet.observe import observe
 from drumbeat.runtime.beat import encode
 from drumbeat.spawn.fake import FakeSpawner, ListFails, StartDelayed
@@ -132,6 +134,52 @@ async def test_the_highest_name_is_known_though_its_row_is_gone(watched: Watched
     seen = await watched.look()
 
     assert (seen.workers, seen.last_number) == ((), 7)
+
+
+LATER = "2100-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("change", "is_added_up_again"),
+    [
+        (lambda settled: settled, False),
+        (lambda settled: None, True),
+        (lambda settled: {"spent": 1}, True),
+        (lambda settled: settled | {"at": LATER}, True),
+        (lambda settled: settled | {"rates": settled["rates"] | {"price": 1.5}}, True),
+        (lambda settled: settled | {"rates": settled["rates"] | {"granule": "PT60S"}}, True),
+        (lambda settled: settled | {"rates": settled["rates"] | {"unpriced": 1.5}}, True),
+    ],
+    ids=["as it is", "an earlier version's beat", "unreadable", "the clock went back", "price", "granule", "unpriced"],
+)
+async def test_money_is_added_up_again_if_what_the_last_beat_settled_does_not_hold(
+    watched: Watched, change: Callable[[Any], Any], is_added_up_again: bool
+) -> None:
+    policy = FleetPolicy(workers=0, price_per_hour=3600.0, billing_granule=seconds(10))
+    await watched.store.pools.change(POOL, PoolChange(policy=policy.to_json()))
+    await watched.store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("worker-0"), slot=0)])
+    row = await watched.store.workers.get(POOL, WorkerId("worker-0"))
+    await watched.store.workers.move(row, WorkerStatus.TERMINATED, "no longer needed")
+    await watched.store.workers.mark_reaped(POOL, row.worker_id)
+    await watched.passes(2 * 3600)
+    seen = await watched.look()
+    assert seen.settled is not None
+    kept = encode(seen)
+    await watched.store.beats.append(POOL, NewBeat(owner="a", epoch=1, view={**kept, "settled": change(kept["settled"])}))
+    await watched.passes(60)
+    read: list[int] = []
+    listing = watched.store.workers.list
+
+    async def listed(pool_id: PoolId, **which: Any) -> Sequence[Worker]:
+        found = await listing(pool_id, **which)
+        read.append(len(found))
+        return found
+
+    watched.store.workers.list = listed  # type: ignore[method-assign]
+    again = await watched.look()
+
+    assert (again.spent, again.settled and again.settled.spent) == (Spending(hour=0, day=10, month=10),) * 2
+    assert read == [int(is_added_up_again)]
 
 
 async def test_the_first_look_begins_now(watched: Watched) -> None:

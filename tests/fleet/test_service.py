@@ -252,9 +252,9 @@ async def test_a_long_record_is_replayed_a_page_at_a_time(
     ("price", "ago", "is_read"),
     [
         pytest.param(3600.0, timedelta(days=40), False, id="what was paid for last month is not read again"),
-        pytest.param(3600.0, timedelta(hours=30), True, id="what counts for this month is"),
-        pytest.param(None, timedelta(hours=30), False, id="who costs nothing is not, a day later"),
-        pytest.param(None, timedelta(hours=20), True, id="but until then, for what it tells of a start"),
+        pytest.param(3600.0, timedelta(minutes=50), True, id="what is not settled is"),
+        pytest.param(3600.0, timedelta(hours=30), False, id="what is settled is not"),
+        pytest.param(None, timedelta(hours=20), False, id="nor who costs nothing"),
     ],
 )
 async def test_workers_gone_long_ago_are_not_read_and_their_names_not_used_again(
@@ -270,6 +270,10 @@ async def test_workers_gone_long_ago_are_not_read_and_their_names_not_used_again
     await made.workers.mark_reaped(POOL, WorkerId("worker-7"))
     await made.beats.append(POOL, NewBeat(owner="a", epoch=1, view=encode(first)))
     await clock.advance(ago)
+    second = await observe(made, spawner, POOL, seconds(0))
+    assert [each.worker_id for each in second.workers] == ["worker-7"], "it tells how long a start takes"
+    await made.beats.append(POOL, NewBeat(owner="b", epoch=2, view=encode(second)))
+    await clock.advance(seconds(60))
     read: list[WorkerId] = []
     listing = made.workers.list
 
@@ -282,6 +286,7 @@ async def test_workers_gone_long_ago_are_not_read_and_their_names_not_used_again
     seen = await observe(made, spawner, POOL, seconds(0))
 
     assert (seen.last_number, read) == (7, ["worker-7"] if is_read else [])
+    assert [each.worker_id for each in seen.workers] == ["worker-7"]
 
 
 async def test_of_two_beats_at_one_moment_the_later_is_the_last(store: MemoryStore) -> None:

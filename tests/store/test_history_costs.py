@@ -15,13 +15,19 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from drumbeat.bench.control.orchestrator import UNDER_WAY
+from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import AttemptOutcome, IfFailed, JobId, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.fleet.model import FleetPolicy, PolicyName
+from drumbeat.fleet.observe import observe as observe_fleet
+from drumbeat.fleet.service import FleetCost, FleetService
 from drumbeat.pool.observe import observe
 from drumbeat.pool.service import Pool
+from drumbeat.runtime.beat import encode, encode_action
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import heartbeat
@@ -30,6 +36,8 @@ from drumbeat.store.sql import postgres, sqlite
 from drumbeat.store.sql.queries import Query
 
 POOL = PoolId("p")
+FLEET = PoolId("f")
+HOUR_US = 3_600_000_000
 ME = Holder(pool_id=POOL, worker_id=WorkerId("me"))
 LEASE = timedelta(minutes=1)
 FINISHED, ENDED = 20_000, 20_000
@@ -92,6 +100,25 @@ async def listing(store: Store) -> object:
     ]
 
 
+async def fleet_beat(store: Store) -> object:
+    """A beat of a fleet whose workers have a price, without its actions."""
+    seen = await observe_fleet(store, FakeSpawner(SystemClock()), FLEET, timedelta())
+    return await store.beats.append(FLEET, NewBeat(owner="a", epoch=1, view=encode(seen), summary={"state": {}}))
+
+
+async def fleet_costs(store: Store) -> FleetCost:
+    fleet = FleetService(store, FLEET, encode_action)
+    return await fleet.spent_by(await fleet.last_decision())
+
+
+async def runs_under_way(store: Store) -> object:
+    return await store.runs.list(statuses=UNDER_WAY, limit=1000)
+
+
+async def runs_of_template(store: Store) -> object:
+    return await store.runs.list(template_id="none", limit=20)
+
+
 async def requeue(store: Store) -> object:
     return await desk(store).requeue()
 
@@ -152,6 +179,10 @@ OPERATIONS: Sequence[Operation] = (
     requeue,
     delete_another_pool,
     recent_workers,
+    fleet_beat,
+    fleet_costs,
+    runs_under_way,
+    runs_of_template,
     first_heartbeat,
     release,
 )
@@ -159,6 +190,13 @@ OPERATIONS: Sequence[Operation] = (
 
 def desk(store: Store) -> Pool:
     return Pool(store, SystemClock(), POOL, "me")
+
+
+async def begin_fleet(store: Store) -> None:
+    """A fleet whose workers have a price, and its first beat, which reads all its workers."""
+    policy = FleetPolicy(policy=PolicyName.LAG_AWARE, price_per_hour=1.0)
+    await store.pools.create(pool(FLEET, PoolKind.JOBS, **policy.to_json()))
+    await fleet_beat(store)
 
 
 async def begin(store: Store) -> None:
@@ -184,6 +222,12 @@ FILL = (
     f"INSERT INTO events ({EVENT}) SELECT 'p', next_event - 2 * n + 1, 'STOP', 'WORKER', 'p-worker-' || n, '{{}}', created_at "
     f"FROM numbers, pools WHERE pool_id = 'p' AND n <= {ENDED}",
     "INSERT INTO job_links (child_seq, parent_seq) SELECT seq + 1, seq FROM jobs WHERE lease_owner = 'w'",
+    f"INSERT INTO workers ({WORKER}) SELECT 'f', 'worker-' || n, n, 'terminated', '[]', created_at - {2 * HOUR_US}, "
+    f"created_at - {2 * HOUR_US}, created_at - {2 * HOUR_US}, created_at - {2 * HOUR_US}, 1, '{{}}' "
+    f"FROM numbers, pools WHERE pool_id = 'f' AND n <= {ENDED}",
+    "DELETE FROM beats WHERE pool_id = 'f'",
+    "INSERT INTO runs (run_id, name, config, status, controller_state, custom_metrics, created_at, updated_at) "
+    f"SELECT 'run-' || n, 'x', '{{}}', 'COMPLETED', '{{}}', '{{}}', n, n FROM numbers WHERE n <= {FINISHED}",
 )
 
 
@@ -232,16 +276,20 @@ _NUMBERS = f"WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHE
 async def test_sqlite_makes_no_more_steps_with_a_long_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "drumbeat.db"
     async with counting_steps(monkeypatch) as steps, open_store(f"sqlite:///{path}?synchronous=normal", create=True) as store:
+        await begin_fleet(store)
         await begin(store)
         empty = await steps_of(store, steps)
         fill_file(path)
+        await fleet_beat(store)  # the first one adds up the month
         full = await steps_of(store, steps)
+        spent = (await fleet_costs(store)).spent
         with sqlite3.connect(path) as connection:
             connection.execute("ANALYZE")
         connection.close()
     async with counting_steps(monkeypatch) as steps, open_store(f"sqlite:///{path}") as store:
         analysed = await steps_of(store, steps)
 
+    assert spent.month == pytest.approx(ENDED / 3600)  # a second each
     for found in (full, analysed):
         assert {name: many for name, many in found.items() if many > 3 * empty[name] + 20} == {}, (empty, found)
 
@@ -341,6 +389,7 @@ async def test_postgresql_touches_no_more_rows_with_a_long_history(postgres_url:
     settings = {**postgres._PLANS, "search_path": "drumbeat"}
     connection = await asyncpg.connect(postgres_url, server_settings=settings, statement_cache_size=0)
     async with open_store(postgres_url, create=True) as store:
+        await begin_fleet(store)
         async with recording(monkeypatch) as asked:
             await begin(store)
             for operation in OPERATIONS:

@@ -266,6 +266,8 @@ class JobCounts:
     done: int = 0
     poisoned: int = 0
     cancelled: int = 0
+    done_so_far: int = 0  #: jobs that are done, and those that have been deleted since because they were old
+    poisoned_so_far: int = 0  #: the same for poisoned jobs; a requeued job no longer counts
     oldest_ready: datetime | None = None  #: when the oldest ready job became claimable
 
     @property

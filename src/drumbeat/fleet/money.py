@@ -10,23 +10,11 @@ from datetime import datetime, timedelta
 from math import ceil, floor, inf, isfinite
 
 from drumbeat.core.worker import Worker, WorkerId
-from drumbeat.fleet.model import FleetPolicy, FleetView, Provider, Spending
+from drumbeat.fleet.model import FleetPolicy, FleetView, Provider, SettledSpending, Spending, Tariff
 
 HOUR = timedelta(hours=1)
+_SETTLED_AFTER = HOUR  #: how long a reaped worker's row is still read, in case a clock goes back or a late write changes it
 _EPSILON = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tariff:
-    """Price per hour and billing granule (shortest billed time) of a worker. A price in the worker's row takes precedence."""
-
-    price: float  #: price per hour
-    granule: timedelta
-    unpriced: float = 0.0  #: price per hour of a worker whose engine has no price, which its row says by a price of 0
-
-    def of(self, worker: Worker) -> float:
-        price = worker.meta.get("price_per_hour")
-        return float(price) or self.unpriced if isinstance(price, int | float) else self.price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +52,32 @@ def spend(workers: Iterable[Worker], now: datetime, rates: Tariff) -> Spending:
             for n, since in enumerate((hour, day, month)):
                 sums[n] += price * (max(until - max(begun, since), timedelta()) / HOUR)
     return Spending(hour=sums[0], day=sums[1], month=sums[2])
+
+
+def settle(before: SettledSpending | None, workers: Sequence[Worker], now: datetime, rates: Tariff) -> SettledSpending:
+    """Add the money of workers that were reaped over an hour ago to what earlier beats settled (``before``).
+
+    ``workers``: at least those that are not reaped or were reaped since ``before.until``; all, if ``before`` is None. A worker
+    that was reaped earlier costs nothing in an hour, day or month that began since: what it was paid for ended before that."""
+    at = max(now, before.at) if before else now
+    until = at - _SETTLED_AFTER - rates.granule
+    gone = [each for each in workers if each.reaped_at and each.reaped_at < until]
+    if before is None:
+        return SettledSpending(at=at, until=until, rates=rates, spent=spend(gone, at, rates))
+    new = spend([each for each in gone if each.reaped_at and each.reaped_at >= before.until], at, rates)
+    spent = Spending(
+        hour=new.hour + (before.spent.hour if _hour(at) == _hour(before.at) else 0.0),
+        day=new.day + (before.spent.day if _day(at) == _day(before.at) else 0.0),
+        month=new.month + (before.spent.month if _month(at) == _month(before.at) else 0.0),
+    )
+    return SettledSpending(at=at, until=until, rates=rates, spent=spent)
+
+
+def spend_since(settled: SettledSpending, workers: Iterable[Worker]) -> Spending:
+    """Return the money spent in the hour, day and month of ``settled.at``: what is settled, and that of all other workers."""
+    rest = spend((each for each in workers if not each.reaped_at or each.reaped_at >= settled.until), settled.at, settled.rates)
+    old = settled.spent
+    return Spending(hour=old.hour + rest.hour, day=old.day + rest.day, month=old.month + rest.month)
 
 
 def burn(workers: Sequence[Worker], rates: Tariff) -> float:

@@ -25,10 +25,12 @@ from drumbeat.fleet.model import (
     Plan,
     PolicyName,
     Provider,
+    SettledSpending,
     SpawnResult,
+    Tariff,
 )
 from drumbeat.fleet.model.view import INTERVALS, usual_interval
-from drumbeat.fleet.money import Tariff, spend, tariff
+from drumbeat.fleet.money import settle, spend_since, tariff
 from drumbeat.fleet.queue import QueueReader
 from drumbeat.runtime.snapshot import last_observation, take_snapshot
 from drumbeat.spawn.interface import Spawner
@@ -37,7 +39,6 @@ from drumbeat.store.interface import Store
 log = logging.getLogger(__name__)
 
 _RECENT = timedelta(hours=1)  #: how long ended workers stay in the view
-_REMEMBERED = timedelta(days=1)  #: how far back ended workers are read if workers cost nothing
 _LAG_FROM = 9  #: number of ready workers kept in the view to measure the spawn lag
 
 
@@ -65,10 +66,13 @@ async def observe(
     last = await last_observation(store, pool)
     policy, provider, before = policy or FleetPolicy.from_json(pool.policy), provider_of(spawner), _intervals(last)
     usual = max(every, usual_interval(before)) or policy.every
-    since = oldest_end_to_read(last, tariff(policy, provider), now)
+    rates = tariff(policy, provider)
+    settled = last_settled(last, rates, now)
+    since = oldest_end_to_read(last, settled, now)
     snapshot = await take_snapshot(
         store, spawner, pool, gap, last, usual=usual, unlisted_too=True, gone_since=since, clock=clock
     )
+    settled = settle(settled, snapshot.workers, snapshot.now, rates)
     view = FleetView(
         pool_id=pool_id,
         now=snapshot.now,
@@ -76,14 +80,15 @@ async def observe(
         paused_until=pool.paused_until,
         thresholds=pool.thresholds,
         policy=policy,
-        workers=relevant_workers(snapshot.workers, snapshot.now),
+        workers=relevant_workers([*snapshot.workers, *_ready_before(last, snapshot.workers)], snapshot.now),
         instances=snapshot.instances,
         unnoted=snapshot.unnoted,
         instances_partial=snapshot.partial,
         unlisted=snapshot.unlisted,
         provider=provider,
         last_number=_last_number(snapshot.workers, last),
-        spent=spend(snapshot.workers, snapshot.now, tariff(policy, provider)),
+        spent=spend_since(settled, snapshot.workers),
+        settled=settled,
         last=_last_beat(last, snapshot.workers),
         state=last_state(last),
         plan=plan_in(pool.policy, pool_id, _not_loaded(pool, snapshot)),
@@ -152,13 +157,32 @@ def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, 
     )
 
 
-def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datetime | None:
-    """Return from which end time on ended workers must be read: earlier ones no longer matter for the cost; None: read all."""
-    view = (last.view or {}) if last else {}
-    if "last_number" not in view:
+def oldest_end_to_read(last: Beat | None, settled: SettledSpending | None, now: datetime) -> datetime | None:
+    """Return from which time on reaped workers must be read: the money of earlier ones is settled, or they cost nothing this
+    month; None: read all."""
+    if "last_number" not in ((last.view or {}) if last else {}):
         return None
-    costs = rates.price or (view.get("spent") or {}).get("month")
-    return billed_since(now) if costs else now - _REMEMBERED
+    return settled.until if settled else billed_since(now)
+
+
+def last_settled(last: Beat | None, rates: Tariff, now: datetime) -> SettledSpending | None:
+    """Read the money that the last beat settled. None if that does not hold now, so that all rows of the month are to be read:
+    the beat is of an earlier version, the prices have changed, or the store's clock went back."""
+    try:
+        found = msgspec.convert((last.view or {}).get("settled") if last else None, SettledSpending | None)
+    except msgspec.ValidationError as exc:
+        log.warning("pool %s: failed to read its settled costs: %s; adding them up again", last and last.pool_id, exc)
+        return None
+    return found if found and found.rates == rates and found.at <= now else None
+
+
+def _ready_before(last: Beat | None, workers: Sequence[Worker]) -> list[Worker]:
+    """Return the last few workers that became ready of those that the last beat's view has and that were not read again."""
+    known = {each.worker_id for each in workers}
+    rows = ((last.view or {}) if last else {}).get("workers", ())
+    left = [row for row in rows if row.get("ready_at") and row.get("reaped_at") and row["worker_id"] not in known]
+    latest = sorted(left, key=lambda row: datetime.fromisoformat(row["ready_at"]))[-_LAG_FROM:]
+    return msgspec.convert(latest, list[Worker])
 
 
 def _last_number(workers: Sequence[Worker], last: Beat | None) -> int:

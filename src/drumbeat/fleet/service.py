@@ -14,8 +14,8 @@ from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.explain import BeatExplanation, explain
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
-from drumbeat.fleet.money import burn, spend, tariff
-from drumbeat.fleet.observe import observe, provider_of, retry_note
+from drumbeat.fleet.money import burn, settle, spend_since, tariff
+from drumbeat.fleet.observe import last_settled, observe, provider_of, retry_note
 from drumbeat.fleet.policy_store import check_scaled
 from drumbeat.fleet.recorded import is_fleet_beat, recorded, view_of
 from drumbeat.fleet.replay import EncodeAction, Replay, replay
@@ -201,7 +201,7 @@ class FleetService:
 
     async def spend(self, spawner: Spawner) -> FleetCost:
         """Return the money spent, the current cost and the ceilings, at the provider's current prices."""
-        return await self._spent(provider_of(spawner))
+        return await self._spent(provider_of(spawner), await self.last_decision())
 
     async def last_decision(self) -> Beat | None:
         """Return the fleet's last beat that made a decision; beats that failed before deciding are skipped."""
@@ -209,16 +209,17 @@ class FleetService:
 
     async def spent_by(self, last: Beat | None) -> FleetCost:
         """Return the money spent, the current cost and the ceilings, at the prices recorded in a beat; calls no provider."""
-        return await self._spent(_provider_in(last))
+        return await self._spent(_provider_in(last), last)
 
-    async def _spent(self, provider: Provider) -> FleetCost:
+    async def _spent(self, provider: Provider, last: Beat | None) -> FleetCost:
         policy, now = await self.policy(), await self._store.now()
         rates = tariff(policy, provider)
-        workers = await self._store.workers.list(self._pool_id, gone_since=billed_since(now))
+        settled = last_settled(last, rates, now)
+        workers = await self._store.workers.list(self._pool_id, gone_since=settled.until if settled else billed_since(now))
         return FleetCost(
             price_per_hour=rates.price,
             burn_per_hour=burn(workers, rates),
-            spent=spend(workers, now, rates),
+            spent=spend_since(settle(settled, workers, now, rates), workers),
             max_per_hour=policy.max_per_hour,
             max_per_day=policy.max_per_day,
             max_per_month=policy.max_per_month,

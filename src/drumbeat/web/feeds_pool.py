@@ -74,8 +74,8 @@ class PoolSource:
         (since, first), (until, last) = self._counted[0], self._counted[-1]
         seconds = (until - since).total_seconds() or 1.0
         return {
-            "done_per_second": max(last.done - first.done, 0) / seconds,
-            "poisoned_per_second": max(last.poisoned - first.poisoned, 0) / seconds,
+            "done_per_second": max(last.done_so_far - first.done_so_far, 0) / seconds,
+            "poisoned_per_second": max(last.poisoned_so_far - first.poisoned_so_far, 0) / seconds,
         }
 
 

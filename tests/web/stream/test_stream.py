@@ -256,6 +256,26 @@ async def test_a_pool_is_streamed_with_depth_rates_workers_and_beats(app: Any, p
     assert (last["data"]["workers"], last["data"]["beats"]) == ([], [])
 
 
+async def test_a_pool_streams_its_rate_while_old_jobs_are_deleted(app: Any, plane: ControlPlane, clock: ManualClock) -> None:
+    desk = plane.pool("mail")
+    await desk.create()
+    await desk.push_many([{"n": n} for n in range(9)])
+    for _ in range(5):
+        await desk.complete((await desk.claim_many(1))[0])
+    await clock.advance(60 * SECOND)
+    async with connected(app, "/api/v1/pools/mail/stream") as socket:
+        await socket.opened()
+        await socket.heard()
+        await socket.heard()
+        await desk.complete((await desk.claim_many(1))[0])
+        await plane.store.jobs.prune(30 * SECOND)
+        await clock.advance(2 * SECOND)
+        await socket.heard()
+        last = await socket.heard()
+
+    assert (last["data"]["jobs"]["done"], last["data"]["rates"]["done_per_second"]) == (1, 0.5)
+
+
 async def events(app: Any, path: str, count: int, last: str | None = None) -> list[dict[str, str]]:
     """So many server-sent events, as a browser reads them."""
     headers = [(b"host", b"127.0.0.1:8321"), *([(b"last-event-id", last.encode())] if last else [])]

@@ -40,7 +40,9 @@ from drumbeat.fleet.model.view import (
     Provider as Provider,
     QueueView as QueueView,
     ServiceTime as ServiceTime,
+    SettledSpending as SettledSpending,
     SpawnResult as SpawnResult,
     Spending as Spending,
+    Tariff as Tariff,
     WishedSize as WishedSize,
 )

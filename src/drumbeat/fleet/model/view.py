@@ -110,6 +110,29 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tariff:
+    """Price per hour and billing granule (shortest billed time) of a worker. A price in the worker's row takes precedence."""
+
+    price: float  #: price per hour
+    granule: timedelta
+    unpriced: float = 0.0  #: price per hour of a worker whose engine has no price, which its row says by a price of 0
+
+    def of(self, worker: Worker) -> float:
+        price = worker.meta.get("price_per_hour")
+        return float(price) or self.unpriced if isinstance(price, int | float) else self.price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledSpending:
+    """Money spent on the workers that were reaped before ``until``. Later beats add to it and do not read their rows again."""
+
+    at: datetime  #: a time in the hour, day and month of ``spent``
+    until: datetime
+    rates: Tariff  #: the prices by which ``spent`` was computed
+    spent: Spending = Spending()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnResult:
     """The provider's answer to one of the last beat's spawns."""
 
@@ -219,6 +242,7 @@ class FleetView:
     finished: tuple[Finished, ...] = ()  #: attempts that ended since the last beat; may be incomplete
     cursor: JobId | None = None  #: the last job counted in ``arrived``
     spent: Spending = Spending()
+    settled: SettledSpending | None = None  #: the part of ``spent`` that the next beat need not compute again
     last: LastBeat | None = None
     state: FleetState | None = None  #: None: the last beat left no state
     plan: Plan = Plan()

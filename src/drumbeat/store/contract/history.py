@@ -67,11 +67,18 @@ class ListRunsContract(Given):
             ({"config_hash": "h1"}, ["c", "b"]),
             ({"config_hash": "h1", "load_mode": "QPS"}, ["b"]),
             ({"config_hash": "h"}, []),
+            ({"config_hash": "h1", "template_id": "t1"}, ["c"]),
+            ({"config_hash": "h1", "statuses": [RunStatus.PREPARED]}, ["c", "b"]),
+            ({"statuses": [RunStatus.PREPARED], "search": "orders", "load_mode": "QPS"}, ["b"]),
+            ({"statuses": [RunStatus.PREPARED], "template_id": "t1"}, ["c", "a"]),
+            ({"statuses": [RunStatus.STARTING], "template_id": "t1"}, []),
+            ({"statuses": [RunStatus.PREPARED, RunStatus.FAILED], "template_id": "t1"}, ["c", "a"]),
+            ({"statuses": [RunStatus.COMPLETED], "template_id": "t1"}, []),
         ],
         ids=str,
     )
     async def test_runs_are_listed_as_asked(
-        self, store: Store, elapse: Elapse, filters: dict[str, str], expected: list[str]
+        self, store: Store, elapse: Elapse, filters: dict[str, Any], expected: list[str]
     ) -> None:
         mark = unique("run")
         rows: dict[str, tuple[str, str | None, dict[str, Any]]] = {
@@ -84,7 +91,7 @@ class ListRunsContract(Given):
             await store.runs.create(run, pool_of(run.run_id, PoolKind.BENCH))
             await elapse(SECOND)
 
-        listed = [run.run_id for run in await store.runs.list(**filters)]  # type: ignore[arg-type]
+        listed = [run.run_id for run in await store.runs.list(**filters)]
 
         assert [each for each in listed if each.startswith(mark)] == [f"{mark}-{each}" for each in expected]
 

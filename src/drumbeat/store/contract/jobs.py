@@ -374,6 +374,24 @@ class JobsContract(CountsContract, JobChangesContract):
         with pytest.raises(NotFound):
             await store.jobs.attempts(jobs[1].job_id)
 
+    async def test_pruning_does_not_lower_how_many_jobs_were_done_so_far(self, store: Store, pool: PoolRow) -> None:
+        await pushed(store, pool, *range(6), max_attempts=1)
+        for said in (AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED):
+            jobs = await store.queue.claim(claiming(pool, limit=2))
+            await store.queue.settle(holder(pool), [verdict(job, said) for job in jobs])
+        for _ in range(2):
+            counts = await store.jobs.counts(pool.pool_id)
+            assert (counts.done_so_far, counts.poisoned_so_far) == (2, 2)
+            await store.jobs.prune(timedelta(microseconds=-1), [JobStatus.DONE, JobStatus.POISONED, JobStatus.CANCELLED])
+
+        counts = await store.jobs.counts(pool.pool_id)
+        assert (counts.done, counts.poisoned, counts.cancelled) == (0, 0, 0)
+        await pushed(store, pool, 7)
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
+        assert (await store.jobs.counts(pool.pool_id)).done_so_far == 3
+        await store.pools.delete(pool.pool_id)
+        assert await store.jobs.counts(pool.pool_id) == JobCounts()
+
     async def test_an_id_is_not_used_again_when_its_job_was_pruned(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)

@@ -85,6 +85,8 @@ class MemoryJobs(MemoryTable):
             done=count[JobStatus.DONE],
             poisoned=count[JobStatus.POISONED],
             cancelled=count[JobStatus.CANCELLED],
+            done_so_far=count[JobStatus.DONE] + rows.pruned[JobStatus.DONE],
+            poisoned_so_far=count[JobStatus.POISONED] + rows.pruned[JobStatus.POISONED],
             oldest_ready=min((at for at in since if at is not None), default=None),
         )
 

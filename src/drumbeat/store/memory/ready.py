@@ -1,5 +1,6 @@
 """A pool's jobs in memory, with two heaps: ready jobs in claim order, and delayed jobs by the time they become ready."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ class JobRows:
 
     jobs: dict[JobId, Job] = field(default_factory=dict)  #: changed only by ``put`` and ``remove``
     by_status: dict[JobStatus, dict[JobId, None]] = field(default_factory=lambda: {status: {} for status in JobStatus})
+    pruned: Counter[JobStatus] = field(default_factory=Counter)  #: how many ended jobs were deleted because they were old
     numbers: dict[JobId, int] = field(default_factory=dict)
     attempts: dict[JobId, list[Attempt]] = field(default_factory=dict)
     steps: dict[JobId, dict[int, JobStep]] = field(default_factory=dict)  #: of jobs with steps: by position

@@ -119,6 +119,7 @@ def _prune_jobs(state: MemoryState, rows: PoolRows, status: JobStatus, before: d
     for job in old:
         rows.jobs.remove(job.job_id)
         state.forget_job(job.job_id)
+    rows.jobs.pruned[status] += len(old)
     return len(old)
 
 

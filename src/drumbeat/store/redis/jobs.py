@@ -62,9 +62,8 @@ class RedisJobs:
         return (await self.counts(pool_id, most)).ready
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        ready, delayed, claimed, done, poisoned, cancelled, oldest, waiting = await self._database.run(
-            "job_counts", pool_id, most
-        )
+        found = await self._database.run("job_counts", pool_id, most)
+        ready, delayed, claimed, done, poisoned, cancelled, oldest, waiting, done_so_far, poisoned_so_far = found
         return JobCounts(
             ready=ready,
             delayed=delayed,
@@ -73,6 +72,8 @@ class RedisJobs:
             done=done,
             poisoned=poisoned,
             cancelled=cancelled,
+            done_so_far=done_so_far,
+            poisoned_so_far=poisoned_so_far,
             oldest_ready=moment(oldest),
         )
 

@@ -81,7 +81,7 @@ class SqlJobs:
             waiting=row["waiting"],
             claimed=row["claimed"],
             oldest_ready=moment(min(waiting, default=None)),
-            **{status: max(int(row[status] or 0), 0) for status in ENDED},
+            **{status: max(int(row[status] or 0), 0) for status in (*ENDED, "done_so_far", "poisoned_so_far")},
         )
 
     async def ahead(self, job: Job, most: int = 10_000) -> int:

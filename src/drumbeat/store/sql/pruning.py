@@ -93,6 +93,8 @@ def _prune_jobs(
         if time.monotonic() > until:
             break
     yield from note_ended(((pool_id, status) for _ in gone), -1)
+    if gone:
+        yield "note_ended", {"pool_id": pool_id, "status": f"pruned {status}", "jobs": len(gone)}
     return gone
 
 

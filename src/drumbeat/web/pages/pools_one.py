@@ -179,7 +179,7 @@ class _PoolPanels:
 
     def _show(self, summary: PoolSummary) -> None:
         counts = summary.counts
-        self._finished.append((summary.now, counts.done + counts.poisoned))
+        self._finished.append((summary.now, counts.done_so_far + counts.poisoned_so_far))
         while summary.now - self._finished[0][0] > _RATE_SPAN:
             self._finished.popleft()
         for name, of in _TILES.items():

@@ -8,4 +8,6 @@ for _, name in ipairs({'leases', 'done', 'poisoned', 'cancelled'}) do counts[#co
 for n = 1, 3 do counts[n] = math.min(counts[n], most) end
 counts[7] = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2] or false
 counts[8] = math.min(call('ZCARD', key(pool, 'waiting')), most)
+local pruned = call('HMGET', key(pool, 'pool'), 'pruned_done', 'pruned_poisoned')
+for n = 1, 2 do counts[8 + n] = counts[3 + n] + (tonumber(pruned[n]) or 0) end
 return counts

@@ -19,5 +19,6 @@ end
 if #gone > 0 then
   call('ZREM', ended, unpack(gone))
   call('ZREM', key(pool, 'jobs'), unpack(gone))
+  call('HINCRBY', key(pool, 'pool'), 'pruned_' .. ARGV[2], #gone)
 end
 return {#gone, #numbers == page and skip}

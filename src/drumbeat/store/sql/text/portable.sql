@@ -303,6 +303,32 @@ SELECT * FROM drumbeat.runs
    AND (CAST(:until AS BIGINT) IS NULL OR created_at < CAST(:until AS BIGINT))
  ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
+-- name: list_runs_under_way
+-- As list_runs, for statuses of which none is an end state: the index has only the runs that have not ended.
+SELECT * FROM drumbeat.runs @by(runs_under_way)
+ WHERE status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') AND CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
+   AND (CAST(:search AS TEXT) IS NULL OR LOWER(name) LIKE LOWER(CAST(:search AS TEXT)) ESCAPE '!')
+   AND (CAST(:template_id AS TEXT) IS NULL OR template_id = :template_id)
+   AND (CAST(:load_mode AS TEXT) IS NULL OR @json_text(config, 'load_mode') = :load_mode)
+   AND (CAST(:scaling_mode AS TEXT) IS NULL OR @json_text(config, 'scaling', 'mode') = :scaling_mode)
+   AND (CAST(:config_hash AS TEXT) IS NULL OR @json_text(config, 'config_hash') = :config_hash)
+   AND (CAST(:since AS BIGINT) IS NULL OR created_at >= CAST(:since AS BIGINT))
+   AND (CAST(:until AS BIGINT) IS NULL OR created_at < CAST(:until AS BIGINT))
+ ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
+
+-- name: list_runs_of_template
+-- As list_runs, by the index of the template's runs.
+SELECT * FROM drumbeat.runs @by(runs_of_template)
+ WHERE template_id = :template_id
+   AND (CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%')
+   AND (CAST(:search AS TEXT) IS NULL OR LOWER(name) LIKE LOWER(CAST(:search AS TEXT)) ESCAPE '!')
+   AND (CAST(:load_mode AS TEXT) IS NULL OR @json_text(config, 'load_mode') = :load_mode)
+   AND (CAST(:scaling_mode AS TEXT) IS NULL OR @json_text(config, 'scaling', 'mode') = :scaling_mode)
+   AND (CAST(:config_hash AS TEXT) IS NULL OR @json_text(config, 'config_hash') = :config_hash)
+   AND (CAST(:since AS BIGINT) IS NULL OR created_at >= CAST(:since AS BIGINT))
+   AND (CAST(:until AS BIGINT) IS NULL OR created_at < CAST(:until AS BIGINT))
+ ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
+
 -- name: update_run
 UPDATE drumbeat.runs
    SET status = COALESCE(:status, status), phase = COALESCE(:phase, phase),
@@ -712,6 +738,10 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :p
        (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'done') AS done,
        (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'poisoned') AS poisoned,
        (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'cancelled') AS cancelled,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k
+         WHERE k.pool_id = :pool_id AND k.status IN ('done', 'pruned done')) AS done_so_far,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k
+         WHERE k.pool_id = :pool_id AND k.status IN ('poisoned', 'pruned poisoned')) AS poisoned_so_far,
        (SELECT COUNT(*) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id) AS parts;
 
 -- name: count_demand
@@ -784,7 +814,7 @@ UPDATE drumbeat.jobs
 RETURNING seq;
 
 -- name: recount_ended
-DELETE FROM drumbeat.job_counts;
+DELETE FROM drumbeat.job_counts WHERE status IN ('done', 'poisoned', 'cancelled');
 INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
 SELECT j.pool_id, j.status, 0, COUNT(*) FROM drumbeat.jobs j @by(jobs_ended)
  WHERE j.status IN ('done', 'poisoned', 'cancelled') GROUP BY j.pool_id, j.status;

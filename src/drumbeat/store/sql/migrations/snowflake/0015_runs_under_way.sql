@@ -1,0 +1,2 @@
+-- The other databases get indexes for runs that have not ended and for the runs of a template; Snowflake has no index of a part
+-- of a table.
