@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from drumbeat.core.errors import InvalidSettings, MissingExtra, SpawnCause, SpawnError, Unanswered
+from drumbeat.core.errors import MissingExtra, SpawnCause, SpawnError, Unanswered
 from drumbeat.spawn.ssh.agent import BOOT
 from drumbeat.spawn.ssh.settings import WORKER_PYTHON, SshHost, SshSettings
 
@@ -96,7 +96,7 @@ class AgentSession:
 
     @classmethod
     async def open(cls, host: SshHost, settings: SshSettings, scope: str) -> Self:
-        """Log in and start an agent. Raises Unanswered with the reason in one line, InvalidSettings."""
+        """Log in and start an agent. Raises Unanswered with the reason in one line."""
         with _translated(host, settings):
             async with asyncio.timeout(settings.connect_timeout.total_seconds()):
                 connection = await asyncssh.connect(
@@ -164,7 +164,7 @@ class AgentSession:
 
 
 def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnectionOptions:
-    """Return the options for asyncssh's login. Raises InvalidSettings if the key file cannot be read."""
+    """Return the options for asyncssh's login. Raises Unanswered if the key file cannot be read."""
     keys: dict[str, Any] = {} if settings.key_file is None else {"client_keys": [str(settings.key_file.expanduser())]}
     try:
         return asyncssh.SSHClientConnectionOptions(
@@ -177,7 +177,8 @@ def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnecti
             **({} if settings.ssh_agent else {"agent_path": None}),
         )
     except (OSError, asyncssh.KeyImportError, ValueError) as exc:
-        raise InvalidSettings(f"{host.place}: cannot use the key file {settings.key_file}: {exc}") from exc
+        message = f"{host.place}: cannot use the key file {settings.key_file}: {exc}"
+        raise Unanswered(f"{message}; name a private key without passphrase, or set ssh_agent", cause=SpawnCause.AUTH) from exc
 
 
 @contextlib.contextmanager
