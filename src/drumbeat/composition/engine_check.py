@@ -7,6 +7,7 @@ from datetime import timedelta
 from drumbeat.composition.base import ControlPlaneBase
 from drumbeat.composition.check_steps import CheckStep as CheckStep, CheckStepFailed, StepRunner
 from drumbeat.composition.engines import NamedEngine
+from drumbeat.composition.scoped_engines import ScopedSpawner
 from drumbeat.composition.worker_check import WorkerCheck
 from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnError
 from drumbeat.core.plain import time_span
@@ -49,7 +50,8 @@ class EngineCheck:
                 return False
 
     async def _open(self) -> tuple[Spawner, str]:
-        spawner = self._base.spawner(self._engine.name)
+        found = self._base.spawner(self._engine.name)
+        spawner = await found.resolve() if isinstance(found, ScopedSpawner) else found
         if self._host is not None:
             if not isinstance(spawner, ChecksHosts):
                 raise InvalidInput(f"expected an engine with hosts for --host, got {self._engine.subject}, which has none")

@@ -93,7 +93,7 @@ async def _listed(spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too
 
 
 async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> ReachableList:
-    """List the pool's instances. Raises SpawnError after ``LIST_WITHIN``, so that the beat has time to go on without it, and for
+    """List the pool's instances. Raises SpawnError after ``LIST_WITHIN``, so that the beat can go on without it, and for
     an engine with wrong settings or credentials."""
     try:
         return await race(clock.sleep(LIST_WITHIN), list_reachable(spawner, pool.pool_id))

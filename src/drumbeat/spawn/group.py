@@ -53,10 +53,12 @@ class EngineGroup:
     as ended; ``list_reachable`` names the engines and hosts that do not answer.
     """
 
-    def __init__(self, members: Sequence[Spawner]) -> None:
+    def __init__(self, members: Sequence[Spawner], older: Sequence[Spawner] = ()) -> None:
+        """``older`` may still run workers, and start no more."""
         if not members:
             raise InvalidInput("expected at least one engine, got none")
         self._members = [GroupMember(each) for each in members]
+        self._all = [*self._members, *(GroupMember(each) for each in older)]
         self._stack = AsyncExitStack()
         self._locks: WeakValueDictionary[tuple[PoolId, WorkerId], asyncio.Lock] = WeakValueDictionary()
 
@@ -112,8 +114,8 @@ class EngineGroup:
     async def _start(self, order: Order, found: Sequence[_Reached]) -> Instance:
         """Start the worker at an engine that has listed its workers, or at any engine if none has: an engine that hangs would
         take the request and not answer, so that no other engine may be tried."""
-        silent = [(member, reached.silent[0].error) for member, reached in found if not reached.is_answered]
-        mute = [member for member, _ in silent] if len(silent) < len(found) else []
+        silent = [(member, one.silent[0].error) for member, one in found if member in self._members and not one.is_answered]
+        mute = [member for member, _ in silent] if len(silent) < len(self._members) else []
         refusals = [(member, error) for member, error in silent if member in mute]
         for member in self._members:
             if member in mute:
@@ -126,7 +128,7 @@ class EngineGroup:
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         """Return the instances of all engines. Raises Unanswered if one engine does not answer."""
-        answers = await asyncio.gather(*(_answer(member, member.list(pool_id)) for member in self._members))
+        answers = await asyncio.gather(*(_answer(member, member.list(pool_id)) for member in self._all))
         if silent := [(member, answer) for member, answer in answers if isinstance(answer, SpawnError)]:
             raise _unanswered(f"the list of pool {pool_id} is incomplete", silent)
         found = [(member, answer) for member, answer in answers if not isinstance(answer, SpawnError)]
@@ -171,7 +173,7 @@ class EngineGroup:
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
         """Return the last lines of a worker's output, from the engine that has it. Raises NotFound, SpawnError."""
         silent: list[_Silent] = []
-        for member in self._members:
+        for member in self._all:
             try:
                 return await member.logs(pool_id, worker_id, lines)
             except NotFound:
@@ -205,10 +207,10 @@ class EngineGroup:
     async def __aenter__(self) -> Self:
         """Open the engines. Raises SpawnError if none can be opened; the settings of a single one keep no other from work."""
         async with AsyncExitStack() as stack:
-            for member in self._members:
+            for member in self._all:
                 stack.push_async_callback(member.close)
-            problems = [problem for member in self._members if (problem := await member.open()) is not None]
-            if len(problems) == len(self._members):
+            problems = [problem for member in self._all if (problem := await member.open()) is not None]
+            if len(problems) == len(self._all):
                 raise problems[0]
             self._stack = stack.pop_all()
         return self
@@ -220,8 +222,8 @@ class EngineGroup:
 
     async def _reach(self, pool_id: PoolId | None) -> Sequence[_Reached]:
         """Ask all engines concurrently for the instances of a pool, or of all pools if ``pool_id`` is None."""
-        answers = await asyncio.gather(*(member.reach(pool_id) for member in self._members))
-        return [*zip(self._members, answers, strict=True)]
+        answers = await asyncio.gather(*(member.reach(pool_id) for member in self._all))
+        return [*zip(self._all, answers, strict=True)]
 
     async def _owners(self, pool_id: PoolId, worker_id: WorkerId) -> Sequence[GroupMember]:
         """Return the engines that run the worker; if none does, those that list its ended instance, or else all engines.
@@ -234,7 +236,7 @@ class EngineGroup:
             return owners
         if silent := _silent(found, Worker(pool_id=pool_id, worker_id=worker_id, slot=0)):
             raise _unanswered(f"worker {worker_id} cannot be stopped now, because no engine that answers runs it", silent)
-        return [member for member, _ in listed] or self._members
+        return [member for member, _ in listed] or self._all
 
 
 def _silent(found: Sequence[_Reached], row: Worker) -> list[_Silent]:
