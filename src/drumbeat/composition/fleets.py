@@ -35,6 +35,7 @@ from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan, plan_of
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode_action
 from drumbeat.runtime.lease import Leadership, lease_for
+from drumbeat.runtime.liveness import LivenessFile
 from drumbeat.runtime.prompt_spawner import PromptSpawner
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store
@@ -311,8 +312,10 @@ class Fleets:
         prompt = PromptSpawner(spawner, hurry or asyncio.Event(), self._base.clock)
         is_local = spawner.traits.name == DEFAULT_ENGINE
         waker = PushWaker(self._store, PoolId(name), self._base.clock)
+        alive = LivenessFile(self._base.settings.state_dir, PoolId(name), every, self._base.clock)
 
         def reported(report: BeatReport) -> None:
+            alive.renew()
             waker.noted(report.view)
             if on_beat is not None:
                 on_beat(report)
@@ -326,7 +329,9 @@ class Fleets:
         async with asyncio.TaskGroup() as group:
             beside = (waker.watch(), end(), self._keep_sweeping(name), self._ticks().keep(PoolId(name)))
             tasks = [group.create_task(each) for each in beside]
+            alive.renew()
             await loop.run(stop, waker.woken)
+            alive.remove()
             for task in tasks:
                 task.cancel()
         return prompt.silence
