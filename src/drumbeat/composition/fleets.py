@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.composition.base import ControlPlaneBase, process_name
+from drumbeat.composition.liveness import LivenessFile
 from drumbeat.core.engine import DEFAULT_ENGINE, EngineFacts
 from drumbeat.core.errors import AlreadyExists, DrumbeatError, StaleWrite, StoreError
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
@@ -35,7 +36,6 @@ from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan, plan_of
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode_action
 from drumbeat.runtime.lease import Leadership, lease_for
-from drumbeat.runtime.liveness import LivenessFile
 from drumbeat.runtime.prompt_spawner import PromptSpawner
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store
