@@ -509,11 +509,12 @@ class TestUse:
         assert "DRUMBEAT_TARGET_PASSWORD" not in vars(plane.spawner("runpod"))["_environment"]
 
     @pytest.mark.parametrize("store", ["redis://db/0", "snowflake://me@account/db/s"])
-    def test_the_password_of_the_store_goes_to_workers_elsewhere(self, store: str) -> None:
+    async def test_the_password_of_the_store_goes_to_workers_elsewhere(self, store: str) -> None:
         hosts = [{"name": "a", "address": "a", "user": "u", "slots": 1}]
         plane = plane_on(store, far={"kind": "ssh", "hosts": hosts, "python": "python3"})
         plane.settings = replace(plane.settings, store_password="pw")
 
-        environment = vars(plane.spawner("far"))["_environment"]
+        async with plane.spawner("far") as spawner:
+            environment = vars(spawner)["_environment"]
 
         assert (environment["DRUMBEAT_STORE"], environment["DRUMBEAT_STORE_PASSWORD"]) == (store, "pw")

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from composition.test_engine_check import ALL, Leaping, WorkingEngine, checked, clock as clock, engine as engine, plane as plane
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import SpawnCause
+from drumbeat.core.errors import InvalidSettings, SpawnCause
 from drumbeat.spawn.fake import FakeSpawner, SpawnFails
 from drumbeat.spawn.interface import HostReport, Spawner
 from drumbeat.store.interface import Store
@@ -102,3 +104,16 @@ async def test_an_engine_without_hosts_has_no_host_to_check(plane: ControlPlane,
 
     assert [(one.step, one.ok) for one in steps] == [("settings", False)]
     assert "expected an engine with hosts for --host" in steps[0].detail
+
+
+async def test_a_failure_of_all_hosts_together_is_a_step(
+    plane: ControlPlane, clock: Leaping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails() -> Sequence[HostReport]:
+        raise InvalidSettings("cannot read the known hosts")
+
+    monkeypatch.setattr(cluster_of(plane, clock, GOOD), "check_hosts", fails)
+
+    steps = await checked(plane)
+
+    assert [(one.step, one.ok, one.detail) for one in steps[1:]] == [("reach", False, "cannot read the known hosts")]

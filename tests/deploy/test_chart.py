@@ -102,6 +102,28 @@ def test_the_probes_are_what_the_server_answers() -> None:
     assert {"/health", "/ready"} == PROBES
 
 
+def test_a_dashboard_that_starts_no_workers_has_no_account_that_could() -> None:
+    conducts = rendered()["Deployment", "beat-dashboard"]["spec"]["template"]["spec"]
+    shows = rendered(**FULL)["Deployment", "beat-dashboard"]["spec"]["template"]["spec"]
+
+    assert conducts["serviceAccountName"] == "drumbeat"
+    assert "serviceAccountName" not in shows
+    assert shows["automountServiceAccountToken"] is False
+
+
+def test_every_long_running_container_has_a_liveness_probe() -> None:
+    for (kind, name), each in rendered(**FULL).items():
+        if kind == "Deployment":
+            assert all("livenessProbe" in one for one in each["spec"]["template"]["spec"]["containers"]), name
+
+
+def test_the_secret_is_not_written_on_a_command_line() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+
+    for file in (CHART / "values.yaml", CHART / "templates" / "NOTES.txt", *docs.glob("*.md")):
+        assert "--from-literal" not in file.read_text(), file
+
+
 def test_there_is_one_controller_for_each_fleet() -> None:
     found = rendered(**FULL)
 
@@ -118,7 +140,7 @@ def test_pods_have_few_rights_and_get_secrets_by_reference(name: str) -> None:
     spec = rendered(**FULL)["Deployment", name]["spec"]["template"]["spec"]
     [container] = spec["containers"]
 
-    assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"]) == (True, 1000)
+    assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"]) == (True, 10001)
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -154,6 +176,7 @@ def test_the_usual_engine_can_be_read() -> None:
     assert table.pop("kind") == "kubernetes"
     settings = read_settings(KubernetesSettings, table, "engine k8s")
     assert (settings.image, settings.namespace) == ("registry.example/drumbeat:1", "work")
+    assert settings.run_as_user == VALUES["runAsUser"]
 
 
 def test_own_engines_replace_the_usual_one() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "Dockerfile"
@@ -69,3 +70,10 @@ def test_the_usual_extras_exist(steps: Sequence[tuple[str, str]]) -> None:
     [extras] = [rest.partition("=")[2] for rest in arguments(steps, "ARG") if rest.startswith("EXTRAS=")]
 
     assert set(extras.split(",")) <= set(known)
+    assert {"kubernetes", "postgres", "web", "bench"} <= set(extras.split(",")), "what the Helm chart needs"
+
+
+def test_the_chart_runs_the_image_as_its_user(steps: Sequence[tuple[str, str]]) -> None:
+    values = yaml.safe_load((ROOT / "deploy" / "helm" / "drumbeat" / "values.yaml").read_text())
+
+    assert arguments(steps, "USER") == [f"{values['runAsUser']}:{values['runAsUser']}"]

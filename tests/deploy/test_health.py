@@ -1,7 +1,9 @@
-"""The health checks of the image and of the Compose file, against a real server that wants a token."""
+"""The health checks of the image, of the Compose file and of the Helm chart, against real processes."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ import pytest
 import yaml
 
 from cli.given import eventually, started
+from deploy.test_chart import FULL, rendered
 from servers.places import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -47,3 +50,31 @@ def test_a_server_is_healthy_once_it_answers(check: Sequence[str], tmp_path: Pat
         eventually(lambda: is_healthy(check, port), "the server is healthy")
         server.terminate()
         server.communicate(timeout=60)
+
+
+def test_a_controller_is_alive_while_it_makes_beats(tmp_path: Path) -> None:
+    container = rendered(**FULL)["Deployment", "beat-fleet-render"]["spec"]["template"]["spec"]["containers"][0]
+    state, probe = tmp_path / "state", container["livenessProbe"]["exec"]["command"]
+    given = {"DRUMBEAT_STORE": f"sqlite:///{tmp_path}/x.db", "DRUMBEAT_STATE_DIR": str(state)}
+
+    def is_alive() -> bool:
+        words = [word.replace("/var/lib/drumbeat", str(state)) for word in probe[1:]]
+        return subprocess.run([sys.executable, *words], capture_output=True, check=False).returncode == 0
+
+    def is_hung() -> bool:
+        os.utime(state / "controller-render", (1, 1))
+        return not is_alive()
+
+    with started("fleet", "create", "render", cwd=tmp_path, **given) as created:
+        assert created.wait(60) == 0
+    assert not is_alive()
+    with started("fleet", "run", "render", "--every", "100ms", cwd=tmp_path, **given) as controller:
+        eventually(is_alive, "the controller makes beats")
+        os.utime(state / "controller-render", (1, 1))
+        eventually(is_alive, "the next beat renews the time")
+        controller.send_signal(signal.SIGSTOP)
+        eventually(is_hung, "a controller without beats is noticed")
+        controller.send_signal(signal.SIGCONT)
+        controller.terminate()
+        controller.communicate(timeout=60)
+    assert not is_alive()

@@ -1,7 +1,7 @@
 """A controller's hands: what a provider tells is kept, and nothing is asked for twice while it may still turn up."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import SpawnAmbiguous, SpawnError, SpawnFailed, StaleWrite, Unanswered
+from drumbeat.core.errors import InvalidSettings, SpawnAmbiguous, SpawnCause, SpawnError, SpawnFailed, StaleWrite, Unanswered
 from drumbeat.core.lease import Fence
-from drumbeat.core.pool import PoolKind, pool
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.recovery import Reap, may_run, never_started
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.recovery import RecoveryActor
@@ -144,6 +144,19 @@ async def test_a_look_without_a_list_is_partial_if_that_will_do(store: MemorySto
     sight = await take_snapshot(store, spawner, home, seconds(0), unlisted_too=True)
 
     assert (sight.partial, sight.instances, [row.worker_id for row in sight.workers]) == (True, (), [W])
+
+
+async def test_an_engine_with_a_wrong_key_gives_no_list(store: MemoryStore, clock: ManualClock) -> None:
+    class Keyless(FakeSpawner):
+        async def list(self, pool_id: PoolId) -> Sequence[Instance]:
+            raise InvalidSettings("cannot use the key file k")
+
+    home = await store.pools.get(POOL)
+
+    with pytest.raises(SpawnError, match="engine fake cannot be used: cannot use the key file k") as failed:
+        await take_snapshot(store, Keyless(clock), home, seconds(0))
+    assert failed.value.cause is SpawnCause.AUTH
+    assert (await take_snapshot(store, Keyless(clock), home, seconds(0), unlisted_too=True)).partial
 
 
 async def test_what_may_run_where_nobody_answers_counts_as_running(store: MemoryStore, clock: ManualClock) -> None:

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import (
     InvalidInput,
+    InvalidSettings,
     NotFound,
     SpawnAmbiguous,
     SpawnCause,
@@ -383,3 +384,126 @@ async def test_output_that_no_engine_has_is_not_found(group: EngineGroup) -> Non
 async def test_a_group_needs_an_engine() -> None:
     with pytest.raises(InvalidInput):
         EngineGroup([])
+
+
+class Mute(Hanging):
+    """A fake engine that takes every request and never answers: it hangs when asked for a list, and at a start."""
+
+    def __init__(self, clock: ManualClock | VirtualClock, name: str) -> None:
+        super().__init__(clock, name=name)
+        self.lists = 0
+
+    async def list(self, pool_id: PoolId) -> Sequence[Instance]:
+        self.lists += 1
+        return await super().list(pool_id)
+
+    async def spawn(self, order: Order) -> Instance:
+        await asyncio.sleep(30)
+        raise SpawnAmbiguous("no answer within 30 s")
+
+
+def test_an_engine_that_hangs_is_passed_over_and_not_asked_again_at_every_start() -> None:
+    async def story() -> None:
+        clock = VirtualClock()
+        mute, works = Mute(clock, "mute"), FakeSpawner(clock, name="works")
+        group = EngineGroup([mute, works])
+
+        for number in range(4):
+            assert (await group.spawn(order(f"w{number}"))).meta[ENGINE] == "works"
+        assert (mute.lists, clock.elapsed()) == (1, 15 * SECOND)
+
+        await clock.sleep(60 * SECOND)
+        await group.spawn(order("w9"))
+        assert mute.lists == 2
+
+    run_virtually(story())
+
+
+def test_if_the_engines_that_answer_refuse_the_one_that_hangs_is_named_and_not_tried() -> None:
+    async def story() -> None:
+        clock = VirtualClock()
+        full = FakeSpawner(clock, name="full")
+        full.faults.append(SpawnFails(cause=SpawnCause.NO_CAPACITY))
+
+        with pytest.raises(SpawnFailed, match=r"mute: engine mute did not answer within 15 s.*; full: ") as refused:
+            await EngineGroup([Mute(clock, "mute"), full]).spawn(order())
+        assert refused.value.cause is SpawnCause.NO_CAPACITY
+
+    run_virtually(story())
+
+
+async def test_if_no_engine_answers_a_new_worker_is_tried_at_the_first(
+    group: EngineGroup, first: FakeSpawner, second: FakeSpawner
+) -> None:
+    first.faults.append(ListFails())
+    second.faults.append(ListFails())
+
+    assert (await group.spawn(order())).meta[ENGINE] == "first"
+
+
+class Broken(FakeSpawner):
+    """A fake engine with a wrong key, which it notices when it is opened or when it is asked."""
+
+    def __init__(self, clock: ManualClock, when: str) -> None:
+        super().__init__(clock, name="broken")
+        self.when = when
+
+    def _check(self, when: str) -> None:
+        if self.when == when:
+            raise InvalidSettings("cannot use the key file k")
+
+    async def __aenter__(self) -> Self:
+        self._check("opened")
+        return await super().__aenter__()
+
+    async def list(self, pool_id: PoolId) -> Sequence[Instance]:
+        self._check("asked")
+        return await super().list(pool_id)
+
+    async def spawn(self, order: Order) -> Instance:
+        self._check("started")
+        return await super().spawn(order)
+
+
+@pytest.mark.parametrize("when", ["opened", "asked", "started"])
+async def test_an_engine_with_a_wrong_key_does_not_stop_the_others(
+    when: str, second: FakeSpawner, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Broken(clock, when)
+    async with EngineGroup([broken, second]) as group:
+        assert (await group.spawn(order("w0"))).meta[ENGINE] == "second"
+        assert (await group.spawn(order("w1"))).meta[ENGINE] == "second"
+        assert (
+            caplog.messages.count(
+                "engine broken cannot be used: cannot use the key file k; check it with: drumbeat engine check broken"
+            )
+            == 1
+        )
+        if when != "started":
+            [silent] = (await group.list_reachable(P)).silent
+            assert (silent.name, silent.error.cause) == ("broken", SpawnCause.AUTH)
+            with pytest.raises(Unanswered, match="cannot use the key file k"):
+                await group.terminate(P, WorkerId("w7"))
+
+        broken.when = "never"
+        assert (await group.spawn(order("w2"))).meta[ENGINE] == "broken"
+
+
+async def test_if_every_engine_has_a_wrong_key_none_is_opened(clock: ManualClock) -> None:
+    with pytest.raises(SpawnError, match="cannot use the key file k"):
+        async with EngineGroup([Broken(clock, "opened"), Broken(clock, "opened")]):
+            pass
+
+
+@pytest.mark.parametrize("verb", ["drain", "terminate"])
+async def test_a_worker_whose_ended_instance_is_listed_may_run_at_a_silent_engine(
+    group: EngineGroup, first: FakeSpawner, second: FakeSpawner, verb: str
+) -> None:
+    await first.spawn(order())
+    first.end(P, W, 1)
+    second.faults.append(ListFails())
+
+    with pytest.raises(Unanswered, match="worker w cannot be stopped now"):
+        await getattr(group, verb)(P, W)
+    await getattr(group, verb)(P, W)
+    assert (first.asked(verb), second.asked(verb)) == ([W], [])

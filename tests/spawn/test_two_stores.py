@@ -1,4 +1,4 @@
-"""Two stores that share a state folder never take each other's workers for their own, whatever their names."""
+"""Two stores that share a state folder or an engine never take each other's workers for their own, whatever their URLs say."""
 
 import sys
 from pathlib import Path
@@ -7,11 +7,16 @@ import pytest
 
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.fleet.sweep import Sweep
 from drumbeat.settings import Settings, store_name
-from drumbeat.spawn.interface import Order
+from drumbeat.spawn.interface import InstanceState, ListsPools, Order, Spawner
+from drumbeat.spawn.kubernetes import KubernetesSettings, KubernetesSpawner
+from drumbeat.store.interface import Store, StoreTraits
 from drumbeat.store.memory import MemoryStore
+from spawn.kubernetes.conftest import server as server
+from spawn.kubernetes.server import ApiServer
 
 POOLS, W0 = (PoolId("p"), PoolId("q")), WorkerId("worker-0")
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -74,3 +79,72 @@ async def test_a_store_finds_its_workers_again_however_its_url_is_written(tmp_pa
 def test_stores_are_told_apart_by_where_they_are(one: str, another: str, same: bool) -> None:
     assert (store_name(one) == store_name(another)) is same
     assert "secret" not in store_name(one)
+
+
+NOWHERE = "postgresql://drumbeat@postgres:5432/drumbeat"
+
+
+def on_cluster(server: ApiServer, folder: Path, store: Store, url: str = NOWHERE) -> ControlPlane:
+    """A control plane on a store, with the simulated cluster as its engine ``k8s``."""
+    engine = {"kind": "kubernetes", "image": "drumbeat/worker:1", "kubeconfig": str(folder / "kubeconfig")}
+    return ControlPlane(Settings(store=url, state_dir=folder / "state", engines={"k8s": engine}), store, SystemClock())
+
+
+def networked() -> MemoryStore:
+    store = MemoryStore()
+    store.traits = StoreTraits(name="postgresql", shared=True, networked=True)
+    return store
+
+
+def order(pool_id: PoolId, *, is_first: bool = True) -> Order:
+    return Order(pool_id=pool_id, worker_id=W0, slot=0, group_count=1, command=SLEEPS, is_first=is_first)
+
+
+def sweep(store: Store, spawner: Spawner) -> Sweep:
+    return Sweep(store=store, spawner=spawner, clock=SystemClock(), owner=lambda: "sweeper", place="here")
+
+
+async def test_two_stores_with_one_url_leave_each_others_workers_alone(server: ApiServer, tmp_path: Path) -> None:
+    """As two Compose projects do, whose databases are both called postgres."""
+    one, two = networked(), networked()
+    async with on_cluster(server, tmp_path, one).spawner("k8s") as a, on_cluster(server, tmp_path, two).spawner("k8s") as b:
+        await a.spawn(order(POOLS[0]))
+
+        await sweep(two, b).all_but(POOLS[1])
+        await b.spawn(order(POOLS[0]))
+        await b.terminate(POOLS[0], W0)
+
+        assert [one.state is InstanceState.EXITED for one in await a.list(POOLS[0])] == [False]
+        await a.terminate(POOLS[0], W0)
+
+
+async def test_a_store_finds_its_workers_under_another_url(server: ApiServer, tmp_path: Path) -> None:
+    """Such as by an address instead of a name, or through PgBouncer."""
+    store = networked()
+    other = on_cluster(server, tmp_path, store, "postgresql://drumbeat@10.0.0.5:6432/drumbeat")
+    async with on_cluster(server, tmp_path, store).spawner("k8s") as direct, other.spawner("k8s") as bouncer:
+        started = await direct.spawn(order(POOLS[0]))
+
+        assert (await bouncer.spawn(order(POOLS[0], is_first=False))).ref == started.ref
+        assert [one.ref for one in await bouncer.list(POOLS[0])] == [started.ref]
+        await bouncer.terminate(POOLS[0], W0)
+        assert await direct.list(POOLS[0]) == []
+
+
+async def test_workers_from_before_the_store_had_an_id_are_found_and_ended(server: ApiServer, tmp_path: Path) -> None:
+    store, settings = networked(), KubernetesSettings(image="drumbeat/worker:1", kubeconfig=tmp_path / "kubeconfig")
+    await store.pools.create(pool(POOLS[0], PoolKind.JOBS))
+    await store.workers.add([Worker(pool_id=POOLS[0], worker_id=W0, slot=0, provider="k8s")])
+    async with KubernetesSpawner(settings, {}, f"{store_name(NOWHERE)}#k8s", name="k8s") as former:
+        started = await former.spawn(order(POOLS[0]))
+        await former.spawn(order(POOLS[1]))
+
+    async with on_cluster(server, tmp_path, store).spawner("k8s") as spawner:
+        assert (await spawner.spawn(order(POOLS[0], is_first=False))).ref == started.ref
+        assert isinstance(spawner, ListsPools)
+        assert await spawner.pools() == set(), "a worker without a row may be that of another store with this URL"
+        await spawner.terminate(POOLS[0], W0)
+        assert await spawner.list(POOLS[0]) == []
+        again = await spawner.spawn(order(POOLS[0]))
+        await spawner.terminate(POOLS[0], W0)
+    assert again.ref != started.ref

@@ -9,6 +9,7 @@ from drumbeat.core.answer import RequestAnswer
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.job import AttemptOutcome, RateLimit
 from drumbeat.core.job_step import JobStep, NewStep, StepKind
+from drumbeat.core.lease import STORE_ID
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.core.run import ExecutionFile
 from drumbeat.core.worker import WorkerId
@@ -129,6 +130,8 @@ def as_copied(found: Dump) -> Dump:
     for row in found["leases"]:
         if row["name"].removesuffix("/alone") in pools:
             row["released"] = 1
+        if row["name"] == STORE_ID:
+            row |= {"released": 1, "expires_at": 0}
     for row in found["jobs"]:
         if row["status"] == "claimed":
             row |= {"lease_until": row["claimed_at"], "lease_extended": 1}

@@ -20,6 +20,7 @@ from drumbeat.core.errors import InvalidInput, InvalidSettings, Refused, StoreNo
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId
+from drumbeat.runtime.store_id import find_store_id
 from drumbeat.store import open_store
 from drumbeat.store.contract.given import W1, joined, taken
 from drumbeat.store.contract.given_jobs import claimed, holder, pushed, verdict
@@ -243,6 +244,19 @@ async def test_a_copied_store_works(full: tuple[str, str]) -> None:
         await store.queue.settle(holder(home), [verdict(job)])
         before, after = await first.jobs.counts(home.pool_id), await store.jobs.counts(home.pool_id)
         assert after.done == before.done + 1
+
+
+async def test_a_copy_has_a_store_id_of_its_own(urls: tuple[str, str]) -> None:
+    """Else the engines would take the workers of one store for those of the other, and end them."""
+    source, target = urls
+    async with open_store(source, create=True) as store:
+        first = await find_store_id(store)
+    assert not (await copy_store(source, target, LIVE, Silent())).different
+
+    async with open_store(source) as store, open_store(target) as copy:
+        assert await find_store_id(store) == first
+        second = await find_store_id(copy)
+        assert (await find_store_id(copy), second.value == first.value) == (second, False)
 
 
 async def test_the_number_of_a_pruned_job_is_not_used_again(urls: tuple[str, str]) -> None:

@@ -20,6 +20,7 @@ from drumbeat.store import Store
 
 if TYPE_CHECKING:
     from drumbeat.composition.engines import Engines, NamedEngine
+    from drumbeat.composition.scoped_engines import ScopedSpawner
     from drumbeat.pool.plugins import PoolPlugins
     from drumbeat.spawn.fork_client import ForkConnector
     from drumbeat.spawn.local import LocalSpawner
@@ -105,7 +106,7 @@ class ControlPlaneBase:
 
         return Engines(self)
 
-    def spawner(self, engines: str) -> Spawner:
+    def spawner(self, engines: str) -> "Spawner | ScopedSpawner":
         """Return a spawner for one engine, or for several, such as ``a,b``. Its workers outlive this process.
 
         Raises InvalidSettings, MissingExtra."""

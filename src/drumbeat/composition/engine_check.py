@@ -1,14 +1,15 @@
 """Checks an engine in practice: contacts it and its hosts, and starts a worker there, which joins the store and leaves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from drumbeat.composition.base import ControlPlaneBase
-from drumbeat.composition.check_steps import CheckStep as CheckStep, CheckStepFailed, StepRunner
+from drumbeat.composition.check_steps import CheckStep as CheckStep, CheckStepFailed, StepRunner, reason_of
 from drumbeat.composition.engines import NamedEngine
+from drumbeat.composition.scoped_engines import ScopedSpawner
 from drumbeat.composition.worker_check import WorkerCheck
-from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnError
+from drumbeat.core.errors import DrumbeatError, InvalidInput, SpawnCause, SpawnError
 from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolId
 from drumbeat.spawn.interface import ChecksHosts, HostReport, Spawner
@@ -41,15 +42,15 @@ class EngineCheck:
             try:
                 spawner = await self._steps.run("settings", self._open)
                 if isinstance(spawner, ChecksHosts):
-                    await stack.enter_async_context(spawner)
-                    return await self._check_hosts(spawner)
+                    return await self._check_hosts(spawner, lambda: stack.enter_async_context(spawner))
                 await self._steps.run("reach", lambda: self._reach(stack, spawner))
                 return await self._check_worker(spawner, self._steps)
             except CheckStepFailed:
                 return False
 
     async def _open(self) -> tuple[Spawner, str]:
-        spawner = self._base.spawner(self._engine.name)
+        found = self._base.spawner(self._engine.name)
+        spawner = await found.resolve() if isinstance(found, ScopedSpawner) else found
         if self._host is not None:
             if not isinstance(spawner, ChecksHosts):
                 raise InvalidInput(f"expected an engine with hosts for --host, got {self._engine.subject}, which has none")
@@ -62,16 +63,26 @@ class EngineCheck:
         await spawner.list(_NO_POOL)
         return None, "the engine answers"
 
-    async def _check_hosts(self, spawner: ChecksHosts) -> bool:
+    async def _check_hosts(self, spawner: ChecksHosts, enter: Callable[[], Awaitable[object]]) -> bool:
         """Contact all hosts, then check a worker on each that answers and has the labels in the settings. Returns whether every
         host answered and every worker passed its check."""
-        reports = await spawner.check_hosts()
+        reports = await self._reports(spawner, enter)
         results = [await self._reach_host(report) for report in reports]
         usable = [report.name for report, is_fine in zip(reports, results, strict=True) if is_fine and report.is_chosen]
         for name in usable:
             async with spawner.at_host(name) as there:
                 results.append(await self._check_worker(there, self._steps.at(name)))
         return all(results)
+
+    async def _reports(self, spawner: ChecksHosts, enter: Callable[[], Awaitable[object]]) -> Sequence[HostReport]:
+        """Contact all hosts. If that fails for all together, reports it as the step "reach", and raises CheckStepFailed."""
+        began = self._base.clock.elapsed()
+        try:
+            await enter()
+            return await spawner.check_hosts()
+        except DrumbeatError as exc:
+            self._steps.report("reach", began, reason_of(exc), ok=False)
+            raise CheckStepFailed(str(exc)) from exc
 
     async def _reach_host(self, report: HostReport) -> bool:
         async def reached() -> tuple[None, str]:

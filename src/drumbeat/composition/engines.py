@@ -4,16 +4,18 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from drumbeat.composition.engine_settings import read_fields, read_settings
+from drumbeat.composition.scoped_engines import ScopedSpawner
 from drumbeat.core.clock import Clock
 from drumbeat.core.engine import EngineFacts, engine_names, unreachable_store
 from drumbeat.core.errors import DrumbeatError, InvalidSettings
 from drumbeat.extras import import_part
+from drumbeat.runtime.store_id import StoreId, find_store_id
 from drumbeat.settings import Settings, public_url, store_name
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store
@@ -25,8 +27,9 @@ _LOCAL_STORES = frozenset({"sqlite", "memory"})  #: kinds of stores that only th
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "", None})
 
 
-#: makes a spawner; arguments: the package of the engine's kind, the engine, the control plane, variables for its workers
-MakeSpawner = Callable[[Any, "NamedEngine", "EngineBase", Mapping[str, str]], Spawner]
+#: makes a spawner; arguments: the package of the engine's kind, the engine, the control plane, variables for its workers, and
+#: the name by which the engine tells the store from others
+MakeSpawner = Callable[[Any, "NamedEngine", "EngineBase", Mapping[str, str], str], Spawner]
 
 
 class EngineBase(Protocol):
@@ -52,6 +55,7 @@ class EngineKind:
     programs: tuple[str, ...] = ()  #: programs that must be installed here
     variables: tuple[str, ...] = ()  #: environment variables that must be set
     elsewhere: bool = True  #: whether its workers run on other machines
+    is_scoped: bool = True  #: whether its workers are named after the store
     is_rented: bool = False  #: whether a worker is a rented machine, which takes minutes to start
 
     def load(self) -> Any:
@@ -113,19 +117,19 @@ class EngineReport:
 def _scoped(spawner: str) -> "MakeSpawner":
     """Return a function that creates a spawner of the class ``spawner``; its ``scope`` identifies the store and the engine."""
 
-    def make(package: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
-        scope = f"{store_name(base.settings.store)}#{engine.name}"
+    def make(package: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str], store: str) -> Spawner:
+        scope = f"{store}#{engine.name}"
         made: Spawner = getattr(package, spawner)(engine.settings, environment, scope, base.clock, name=engine.name)
         return made
 
     return make
 
 
-def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str], store: str) -> Spawner:
     return base.local_spawner(survive=True, engine=engine)
 
 
-def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str], store: str) -> Spawner:
     given = read_fields(runpod.RunPodSettings, engine.table, engine.subject)
     settings = runpod.RunPodSettings.from_environment(os.environ, given)
     if engine.name != "runpod" and "prefix" not in given:
@@ -147,6 +151,7 @@ KINDS: Mapping[str, EngineKind] = {
             settings="LocalSettings",
             make=_local,
             elsewhere=False,
+            is_scoped=False,
         ),
         EngineKind(
             name="docker",
@@ -202,6 +207,7 @@ KINDS: Mapping[str, EngineKind] = {
             module="spawn.runpod",
             settings="RunPodSettings",
             make=_runpod,
+            is_scoped=False,
             extra="runpod",
             variables=("RUNPOD_API_KEY",),
             is_rented=True,
@@ -216,6 +222,7 @@ class Engines:
 
     def __init__(self, base: EngineBase) -> None:
         self._base = base
+        self._store_id: StoreId | None = None
 
     @cached_property
     def refused(self) -> Mapping[str, str]:
@@ -289,22 +296,38 @@ class Engines:
             f"if they do not run on this machine, use this machine's name in DRUMBEAT_STORE"
         )
 
-    def open(self, engines: str, environment: Mapping[str, str] | None = None) -> Spawner:
+    def open(self, engines: str, environment: Mapping[str, str] | None = None) -> Spawner | ScopedSpawner:
         """Return a spawner for one engine or for several, of which the first is preferred. Workers outlive this process.
 
         ``environment``: more variables for the workers. Raises InvalidSettings, MissingExtra."""
         found = self.find(engines)
         self.check_reach(engines)
-        spawners = [self._spawner(each, environment or {}) for each in found]
-        if len(spawners) == 1:
+        make = partial(self._together, found, environment or {})
+        spawner = make(StoreId(value=""))
+        if not any(each.kind.is_scoped for each in found):
+            return spawner
+        return ScopedSpawner(self.store_id, make, spawner.traits)
+
+    async def store_id(self) -> StoreId:
+        """Return the id of the store, by which engines tell its workers from those of other stores."""
+        if self._store_id is None or self._store_id.older:
+            self._store_id = await find_store_id(self._base.store)
+        return self._store_id
+
+    def _together(self, engines: Sequence[NamedEngine], environment: Mapping[str, str], store: StoreId) -> Spawner:
+        spawners = [self._spawner(each, environment, store.value) for each in engines]
+        if len(spawners) == 1 and not store.older:
             return spawners[0]
         from drumbeat.spawn.group import EngineGroup
+        from drumbeat.spawn.older import OlderWorkers
 
-        return EngineGroup(spawners)
+        former = store_name(self._base.settings.store)
+        scoped = [each for each in engines if each.kind.is_scoped and store.older]
+        return EngineGroup(spawners, [OlderWorkers(self._spawner(each, {}, former), store.older) for each in scoped])
 
-    def _spawner(self, engine: NamedEngine, environment: Mapping[str, str]) -> Spawner:
+    def _spawner(self, engine: NamedEngine, environment: Mapping[str, str], store: str = "") -> Spawner:
         variables = {**self._base.settings.for_children(), **environment}
-        return engine.kind.make(engine.kind.load(), engine, self._base, variables)
+        return engine.kind.make(engine.kind.load(), engine, self._base, variables, store)
 
     def _costs(self, engine: NamedEngine) -> bool:
         price = getattr(engine.settings, "price_per_hour", None)

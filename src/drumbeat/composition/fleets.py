@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.composition.base import ControlPlaneBase, process_name
+from drumbeat.composition.liveness import LivenessFile
 from drumbeat.core.engine import DEFAULT_ENGINE, EngineFacts
 from drumbeat.core.errors import AlreadyExists, DrumbeatError, StaleWrite, StoreError
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
@@ -311,8 +312,10 @@ class Fleets:
         prompt = PromptSpawner(spawner, hurry or asyncio.Event(), self._base.clock)
         is_local = spawner.traits.name == DEFAULT_ENGINE
         waker = PushWaker(self._store, PoolId(name), self._base.clock)
+        alive = LivenessFile(self._base.settings.state_dir, PoolId(name), every, self._base.clock)
 
         def reported(report: BeatReport) -> None:
+            alive.renew()
             waker.noted(report.view)
             if on_beat is not None:
                 on_beat(report)
@@ -326,7 +329,9 @@ class Fleets:
         async with asyncio.TaskGroup() as group:
             beside = (waker.watch(), end(), self._keep_sweeping(name), self._ticks().keep(PoolId(name)))
             tasks = [group.create_task(each) for each in beside]
+            alive.renew()
             await loop.run(stop, waker.woken)
+            alive.remove()
             for task in tasks:
                 task.cancel()
         return prompt.silence

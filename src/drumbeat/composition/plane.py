@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from drumbeat.bench.targets.connections import ConnectionService as ConnectionService
     from drumbeat.bench.targets.vault import Vault as Vault
     from drumbeat.composition.fleets import Fleets
+    from drumbeat.composition.scoped_engines import ScopedSpawner
     from drumbeat.composition.workers import WorkerRunner
     from drumbeat.fleet.explain import BeatExplanation as BeatExplanation
     from drumbeat.fleet.model import FleetPolicy as FleetPolicy
@@ -251,7 +252,7 @@ class ControlPlane(ControlPlaneBase):
         )
         return service
 
-    def _bench_spawner(self, engines: str) -> Spawner:
+    def _bench_spawner(self, engines: str) -> "Spawner | ScopedSpawner":
         """Return a spawner for the workers of a benchmark. They get the secrets for the database under test as environment
         variables; workers of the engine ``local`` inherit those variables from this process."""
         if engines == DEFAULT_ENGINE:

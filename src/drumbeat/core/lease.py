@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
+
+STORE_ID: Final = "store/id"  #: name of the lease whose owner is the store's id; not copied with the store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

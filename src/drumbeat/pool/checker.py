@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
@@ -30,7 +31,7 @@ class Checker:
         store: Store,
         clock: Clock,
         owner: Callable[[], str],
-        open_spawner: Callable[[str], Spawner],
+        open_spawner: Callable[[str], AbstractAsyncContextManager[Spawner]],
         watch: Callable[[PoolId], Awaitable[object]] | None = None,
         after: Callable[[], Awaitable[object]] | None = None,
         plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS,
@@ -133,7 +134,7 @@ class Checker:
         report = await self._beat(pool, max_wait, before=lambda: leases.release(turn))
         return SPARED in report.summary
 
-    def _spawner(self, pool: PoolRow) -> Spawner:
+    def _spawner(self, pool: PoolRow) -> AbstractAsyncContextManager[Spawner]:
         """Return a spawner for the pool's engine; for a fleet's pool, in which it starts no workers, the local spawner."""
         return self._open_spawner(DEFAULT_ENGINE if pool.is_scaled else pool.engine)
 

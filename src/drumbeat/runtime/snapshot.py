@@ -8,7 +8,7 @@ from typing import Any
 
 from drumbeat.core.beat import Beat
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import SpawnError
+from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnError
 from drumbeat.core.pool import PoolRow, Thresholds
 from drumbeat.core.recovery import ListedInstance, PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
@@ -93,7 +93,8 @@ async def _listed(spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too
 
 
 async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> ReachableList:
-    """List the pool's instances. Raises SpawnError after ``LIST_WITHIN``, so that the beat has time to go on without it."""
+    """List the pool's instances. Raises SpawnError after ``LIST_WITHIN``, so that the beat can go on without it, and for
+    an engine with wrong settings or credentials."""
     try:
         return await race(clock.sleep(LIST_WITHIN), list_reachable(spawner, pool.pool_id))
     except LostRace:
@@ -101,6 +102,8 @@ async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Reacha
             f"expected the engine {spawner.traits.name} to list pool {pool.pool_id} in {LIST_WITHIN.total_seconds():g} s, "
             f"got no answer"
         ) from None
+    except InvalidInput as exc:
+        raise SpawnError(f"engine {spawner.traits.name} cannot be used: {exc}", cause=SpawnCause.AUTH) from exc
 
 
 def unrecorded_instances(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from weakref import WeakValueDictionary
@@ -14,17 +13,14 @@ from weakref import WeakValueDictionary
 from drumbeat.core.errors import InvalidInput, NotFound, SpawnCause, SpawnError, SpawnFailed, Unanswered
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.spawn.group_member import GroupMember
 from drumbeat.spawn.interface import (
-    ExpandsVolumes,
     ForgetsRefusals,
     Instance,
     InstanceState,
     ListsPools,
-    ListsReachable,
     Order,
     ReachableList,
-    ReadsLogs,
-    SilentPlace,
     Spawner,
     SpawnerTraits,
 )
@@ -34,7 +30,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ENGINE: Final = "engine"  #: key in an instance's ``meta``: the name of the engine that runs it
-ENGINE_ANSWERS_WITHIN: Final = timedelta(seconds=15)  #: timeout for one engine's list, shorter than the one for all of them
 #: of several refusals, the first of these causes is reported: those that time alone may cure come first
 _CURABLE_FIRST = (
     SpawnCause.NO_CAPACITY,
@@ -46,8 +41,8 @@ _CURABLE_FIRST = (
 )
 
 
-_Reached = tuple[Spawner, ReachableList]
-_Silent = tuple[Spawner, SpawnError]
+_Reached = tuple[GroupMember, ReachableList]
+_Silent = tuple[GroupMember, SpawnError]
 
 
 class EngineGroup:
@@ -58,17 +53,19 @@ class EngineGroup:
     as ended; ``list_reachable`` names the engines and hosts that do not answer.
     """
 
-    def __init__(self, members: Sequence[Spawner]) -> None:
+    def __init__(self, members: Sequence[Spawner], older: Sequence[Spawner] = ()) -> None:
+        """``older`` may still run workers, and start no more."""
         if not members:
             raise InvalidInput("expected at least one engine, got none")
-        self._members = tuple(members)
+        self._members = [GroupMember(each) for each in members]
+        self._all = [*self._members, *(GroupMember(each) for each in older)]
         self._stack = AsyncExitStack()
         self._locks: WeakValueDictionary[tuple[PoolId, WorkerId], asyncio.Lock] = WeakValueDictionary()
 
     @property
     def traits(self) -> SpawnerTraits:
         """The combined traits of all engines: mostly the least favourable value, such as the highest price."""
-        each = [member.traits for member in self._members]
+        each = [member.spawner.traits for member in self._members]
         notices = [one.preemption_notice for one in each if one.preemption_notice is not None]
         asked_with = " ".join(one.asked_with for one in each)
         return SpawnerTraits(
@@ -95,15 +92,15 @@ class EngineGroup:
         """
         lock = self._locks.setdefault((order.pool_id, order.worker_id), asyncio.Lock())
         async with lock:
-            return await self._find(order) or await self._start(order)
+            found = await self._reach(order.pool_id)
+            return self._find(order, found) or await self._start(order, found)
 
-    async def _find(self, order: Order) -> Instance | None:
-        """Return the worker's instance; None if no engine runs it.
+    def _find(self, order: Order, found: Sequence[_Reached]) -> Instance | None:
+        """Return the worker's instance; None if no engine runs it. ``found``: what each engine has listed.
 
         Raises Unanswered if an engine that might run it does not answer; but not at the worker's first start, as no engine can
         run it then.
         """
-        found = await self._reach(order.pool_id)
         for member, reached in found:
             for one in reached.instances:
                 if one.worker_id == order.worker_id and one.state is not InstanceState.EXITED:
@@ -114,9 +111,15 @@ class EngineGroup:
             raise _unanswered(f"worker {order.worker_id} was not started again, because it might already be running", silent)
         return None
 
-    async def _start(self, order: Order) -> Instance:
-        refusals: list[tuple[Spawner, SpawnFailed]] = []
+    async def _start(self, order: Order, found: Sequence[_Reached]) -> Instance:
+        """Start the worker at an engine that has listed its workers, or at any engine if none has: an engine that hangs would
+        take the request and not answer, so that no other engine may be tried."""
+        silent = [(member, one.silent[0].error) for member, one in found if member in self._members and not one.is_answered]
+        mute = [member for member, _ in silent] if len(silent) < len(self._members) else []
+        refusals = [(member, error) for member, error in silent if member in mute]
         for member in self._members:
+            if member in mute:
+                continue
             try:
                 return _tagged(await member.spawn(order), member)
             except SpawnFailed as exc:
@@ -125,7 +128,7 @@ class EngineGroup:
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         """Return the instances of all engines. Raises Unanswered if one engine does not answer."""
-        answers = await asyncio.gather(*(_listed(member, pool_id) for member in self._members))
+        answers = await asyncio.gather(*(_answer(member, member.list(pool_id)) for member in self._all))
         if silent := [(member, answer) for member, answer in answers if isinstance(answer, SpawnError)]:
             raise _unanswered(f"the list of pool {pool_id} is incomplete", silent)
         found = [(member, answer) for member, answer in answers if not isinstance(answer, SpawnError)]
@@ -145,7 +148,8 @@ class EngineGroup:
 
         Raises SpawnError if no engine answers.
         """
-        answers = await asyncio.gather(*(_pools(member) for member in self._members if isinstance(member, ListsPools)))
+        able = [member for member in self._members if isinstance(member.spawner, ListsPools)]
+        answers = [answer for _, answer in await asyncio.gather(*(_answer(member, member.pools()) for member in able))]
         failed = [answer for answer in answers if isinstance(answer, SpawnError)]
         if failed and len(failed) == len(answers):
             raise failed[0]
@@ -169,14 +173,13 @@ class EngineGroup:
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
         """Return the last lines of a worker's output, from the engine that has it. Raises NotFound, SpawnError."""
         silent: list[_Silent] = []
-        for member in self._members:
-            if isinstance(member, ReadsLogs):
-                try:
-                    return await member.logs(pool_id, worker_id, lines=lines)
-                except NotFound:
-                    continue
-                except Unanswered as exc:
-                    silent.append((member, exc))
+        for member in self._all:
+            try:
+                return await member.logs(pool_id, worker_id, lines)
+            except NotFound:
+                continue
+            except Unanswered as exc:
+                silent.append((member, exc))
         if silent:
             raise _unanswered(f"the output of worker {worker_id} was not found", silent)
         raise NotFound(
@@ -186,26 +189,29 @@ class EngineGroup:
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
         """Expand a volume at the engine that has it. Raises SpawnError if no engine has it."""
         refused = SpawnError(f"volume {volume}: no engine of {self.traits.name} has it", cause=SpawnCause.BAD_REQUEST)
-        for member in self._members:
-            if isinstance(member, ExpandsVolumes) and member.traits.expands_volumes:
-                try:
-                    return await member.expand_volume(volume, to_gb, seen_gb)
-                except SpawnError as exc:
-                    if exc.cause is not SpawnCause.BAD_REQUEST:
-                        raise
-                    refused = exc
+        for member in [each for each in self._members if each.expands_volumes]:
+            try:
+                return await member.expand_volume(volume, to_gb, seen_gb)
+            except SpawnError as exc:
+                if exc.cause is not SpawnCause.BAD_REQUEST:
+                    raise
+                refused = exc
         raise refused
 
     def forget_refusals(self, pool_id: PoolId) -> None:
         """Let every engine that remembers refusals forget them, so that starts for the pool are retried at once."""
         for member in self._members:
-            if isinstance(member, ForgetsRefusals):
-                member.forget_refusals(pool_id)
+            if isinstance(member.spawner, ForgetsRefusals):
+                member.spawner.forget_refusals(pool_id)
 
     async def __aenter__(self) -> Self:
+        """Open the engines. Raises SpawnError if none can be opened; the settings of a single one keep no other from work."""
         async with AsyncExitStack() as stack:
-            for member in self._members:
-                await stack.enter_async_context(member)
+            for member in self._all:
+                stack.push_async_callback(member.close)
+            problems = [problem for member in self._all if (problem := await member.open()) is not None]
+            if len(problems) == len(self._all):
+                raise problems[0]
             self._stack = stack.pop_all()
         return self
 
@@ -216,33 +222,21 @@ class EngineGroup:
 
     async def _reach(self, pool_id: PoolId | None) -> Sequence[_Reached]:
         """Ask all engines concurrently for the instances of a pool, or of all pools if ``pool_id`` is None."""
-        return await asyncio.gather(*(_reached(member, pool_id) for member in self._members))
+        answers = await asyncio.gather(*(member.reach(pool_id) for member in self._all))
+        return [*zip(self._all, answers, strict=True)]
 
-    async def _owners(self, pool_id: PoolId, worker_id: WorkerId) -> Sequence[Spawner]:
-        """Return the engines that list the worker; all engines if none does.
+    async def _owners(self, pool_id: PoolId, worker_id: WorkerId) -> Sequence[GroupMember]:
+        """Return the engines that run the worker; if none does, those that list its ended instance, or else all engines.
 
-        Raises Unanswered if no engine lists the worker and an engine that might run it does not answer.
+        Raises Unanswered if no engine runs the worker and an engine that might run it does not answer.
         """
         found = await self._reach(pool_id)
-        owners = [member for member, reached in found if any(one.worker_id == worker_id for one in reached.instances)]
-        if owners:
+        listed = [(member, one) for member, reached in found for one in reached.instances if one.worker_id == worker_id]
+        if owners := [member for member, one in listed if one.state is not InstanceState.EXITED]:
             return owners
         if silent := _silent(found, Worker(pool_id=pool_id, worker_id=worker_id, slot=0)):
             raise _unanswered(f"worker {worker_id} cannot be stopped now, because no engine that answers runs it", silent)
-        return self._members
-
-
-async def _reached(member: Spawner, pool_id: PoolId | None) -> _Reached:
-    """Ask one engine for its instances. If the engine does not answer, it is itself a silent place in the result."""
-    name = member.traits.name
-    try:
-        if isinstance(member, ListsReachable):
-            return member, await _in_time(name, member.list_reachable(pool_id))
-        pools = [pool_id] if pool_id is not None else await _pools_of(member)
-        return member, ReachableList(instances=[one for each in pools for one in await _in_time(name, member.list(each))])
-    except SpawnError as exc:
-        place = SilentPlace(name=name, error=exc, may_hold=lambda row: not row.engine or name in row.engine.split(","))
-        return member, ReachableList(instances=(), silent=[place], is_answered=False)
+        return [member for member, _ in listed] or self._all
 
 
 def _silent(found: Sequence[_Reached], row: Worker) -> list[_Silent]:
@@ -250,49 +244,27 @@ def _silent(found: Sequence[_Reached], row: Worker) -> list[_Silent]:
     return [(member, place.error) for member, reached in found for place in reached.may_hold(row)]
 
 
-async def _pools(member: Spawner) -> Set[PoolId] | SpawnError:
+async def _answer(member: GroupMember, asked: Awaitable[T]) -> tuple[GroupMember, T | SpawnError]:
     try:
-        return await _pools_of(member)
-    except SpawnError as exc:
-        return exc
-
-
-async def _pools_of(member: Spawner) -> Set[PoolId]:
-    """Return the pools with instances at one engine; none if the engine cannot list pools. Raises SpawnError."""
-    return await _in_time(member.traits.name, member.pools()) if isinstance(member, ListsPools) else set()
-
-
-async def _listed(member: Spawner, pool_id: PoolId) -> tuple[Spawner, Sequence[Instance] | SpawnError]:
-    try:
-        return member, await _in_time(member.traits.name, member.list(pool_id))
+        return member, await asked
     except SpawnError as exc:
         return member, exc
 
 
-async def _in_time(engine: str, asked: Awaitable[T]) -> T:
-    """Return an engine's answer. Raises Unanswered if it takes too long, so that the answers of other engines can be used."""
-    try:
-        async with asyncio.timeout(ENGINE_ANSWERS_WITHIN.total_seconds()):
-            return await asked
-    except TimeoutError as exc:
-        seconds = ENGINE_ANSWERS_WITHIN.total_seconds()
-        raise Unanswered(f"engine {engine} did not answer within {seconds:g} s; trying again at the next beat") from exc
-
-
-def _tagged(instance: Instance, member: Spawner) -> Instance:
+def _tagged(instance: Instance, member: GroupMember) -> Instance:
     """Return the instance with its engine's name in ``meta``, and with the engine's price if it has no price of its own."""
-    price = member.traits.price_per_hour if instance.price_per_hour is None else instance.price_per_hour
-    return replace(instance, price_per_hour=price, meta={**instance.meta, ENGINE: member.traits.name})
+    price = member.spawner.traits.price_per_hour if instance.price_per_hour is None else instance.price_per_hour
+    return replace(instance, price_per_hour=price, meta={**instance.meta, ENGINE: member.name})
 
 
 def _unanswered(effect: str, silent: Sequence[_Silent]) -> Unanswered:
-    reasons = "; ".join(f"{member.traits.name}: {exc}" for member, exc in silent)
-    return Unanswered(f"{effect}: {len({member.traits.name for member, _ in silent})} of the engines did not answer: {reasons}")
+    reasons = "; ".join(f"{member.name}: {exc}" for member, exc in silent)
+    return Unanswered(f"{effect}: {len({member.name for member, _ in silent})} of the engines did not answer: {reasons}")
 
 
-def _refused(worker_id: WorkerId, refusals: Sequence[tuple[Spawner, SpawnFailed]]) -> SpawnFailed:
+def _refused(worker_id: WorkerId, refusals: Sequence[_Silent]) -> SpawnFailed:
     """Combine all engines' refusals into one error: its cause is the one that is easiest to fix, its wait is the shortest."""
-    reasons = "; ".join(f"{member.traits.name}: {exc}" for member, exc in refusals)
+    reasons = "; ".join(f"{member.name}: {exc}" for member, exc in refusals)
     causes = {exc.cause for _, exc in refusals}
     waits = [exc.retry_after for _, exc in refusals if exc.retry_after is not None]
     return SpawnFailed(

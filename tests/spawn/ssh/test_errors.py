@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings, SpawnCause, SpawnError, SpawnFailed, Unanswered
@@ -49,11 +50,50 @@ async def failure(settings: SshSettings) -> SpawnError:
     return listing.value
 
 
+def certificate() -> str:
+    """A host's certificate, which known hosts may not hold."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    return key.generate_host_certificate(key, "here").export_certificate().decode().strip()
+
+
 class TestLogin:
     async def test_a_wrong_key(self, sshd: OpenSshServer, tmp_path: Path) -> None:
         error = await failure(settings_at(sshd, tmp_path, key_file=sshd.wrong_key_file))
 
         assert f"host here (127.0.0.1:{sshd.port}): the host refuses user {sshd.user} with {sshd.wrong_key_file}" in str(error)
+        assert error.cause is SpawnCause.AUTH
+
+    async def test_a_key_file_that_is_no_key(self, sshd: OpenSshServer, tmp_path: Path) -> None:
+        (tmp_path / "key").write_text("not a key")
+
+        error = await failure(settings_at(sshd, tmp_path, key_file=tmp_path / "key"))
+
+        assert f"cannot use the key file {tmp_path}/key" in str(error)
+        assert error.cause is SpawnCause.AUTH
+
+    async def test_a_line_of_known_hosts_that_cannot_be_read_is_named_and_left_out(
+        self, sshd: OpenSshServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        known = tmp_path / "known"
+        known.write_bytes(b"oops\n\xff\xfe \n@nonsense a b\n" + Path(sshd.known_hosts).read_bytes())
+
+        async with SshSpawner(settings_at(sshd, tmp_path, known_hosts=known), {}, "s") as spawner:
+            assert await spawner.list(P) == []
+            [report] = await spawner.check_hosts()
+
+        assert report.problem is None
+        assert [
+            f"ignoring line {number} of {known}, which is not a known host: " in text
+            for number, text in enumerate(caplog.messages, 1)
+        ] == [True, True, True]
+
+    async def test_known_hosts_that_cannot_be_used(self, sshd: OpenSshServer, tmp_path: Path) -> None:
+        """Such as with a certificate in the place of a host's key."""
+        (tmp_path / "known").write_text(f"[127.0.0.1]:{sshd.port} {certificate()}\n")
+
+        error = await failure(settings_at(sshd, tmp_path, known_hosts=tmp_path / "known"))
+
+        assert f"cannot use {tmp_path}/known: " in str(error)
         assert error.cause is SpawnCause.AUTH
 
     async def test_an_unknown_host_key(self, sshd: OpenSshServer, tmp_path: Path) -> None:
@@ -259,13 +299,6 @@ class TestSettings:
     def test_a_host_that_cannot_be_is_refused(self, given: dict[str, Any], said: str) -> None:
         with pytest.raises(InvalidSettings, match=said):
             SshHost(**given)
-
-    async def test_a_key_file_that_is_no_key_is_refused(self, sshd: OpenSshServer, tmp_path: Path) -> None:
-        (tmp_path / "key").write_text("not a key")
-
-        async with SshSpawner(settings_at(sshd, tmp_path, key_file=tmp_path / "key"), {}, "s") as spawner:
-            with pytest.raises(InvalidSettings, match=f"cannot use the key file {tmp_path}/key"):
-                await spawner.list(P)
 
     def test_without_the_extra_the_install_command_is_named(self) -> None:
         program = "import sys; sys.modules['asyncssh'] = None; import drumbeat.spawn.ssh"

@@ -198,6 +198,23 @@ class TestDown:
             with pytest.raises(Unanswered, match="host far"):
                 await later.terminate(P, B)
 
+    async def test_a_run_that_ended_on_another_host_does_not_hide_that_a_silent_host_may_run_the_worker(
+        self, rig: Rig, mark: str
+    ) -> None:
+        ends = Order(pool_id=P, worker_id=A, slot=0, group_count=1, command=("sh", "-c", "exit 3"))
+        async with rig.spawner(rig.hosts(near_slots=8)) as spawner:
+            await spawner.spawn(ends)
+            while alive(await spawner.list(P)):
+                await asyncio.sleep(0.02)
+        async with rig.spawner(labels={"gpu": "yes"}) as spawner:
+            assert (await spawner.spawn(order(A, mark))).meta["host"] == "far"
+        rig.far.cut()
+
+        async with rig.spawner() as later:
+            for call in (later.drain(P, A), later.terminate(P, A)):
+                with pytest.raises(Unanswered, match="host far"):
+                    await call
+
     async def test_hosts_that_answer_are_listed_and_the_others_named(self, rig: Rig, mark: str) -> None:
         rig.far.stop()
         async with rig.spawner() as spawner:

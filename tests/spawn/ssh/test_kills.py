@@ -3,9 +3,11 @@
 import asyncio
 import os
 import random
+import shlex
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -126,6 +128,20 @@ async def test_a_worker_whose_supervisor_was_killed_goes_on_and_its_end_is_seen(
         await asyncio.sleep(0.02)
 
     assert [(one.state, one.exit_code) for one in await spawner.list(P)] == [(InstanceState.EXITED, None)]
+
+
+async def test_children_that_an_ended_run_has_left_are_ended_before_the_worker_is_started_again(
+    spawner: SshSpawner, mark: str
+) -> None:
+    leaves = ("sh", "-c", f"setsid sh -c {shlex.quote(WORKER)} {mark} & exit 3")
+    await spawner.spawn(replace(order(mark), command=leaves))
+    while alive(await spawner.list(P)) or not processes_named(mark):
+        await asyncio.sleep(0.02)
+
+    await spawner.spawn(replace(order(mark), command=("sh", "-c", WORKER, f"{mark}-again")))
+
+    assert processes_named(mark) == []
+    assert alive(await spawner.list(P)) == [W]
 
 
 async def test_a_later_process_with_the_same_pid_is_not_taken_for_the_worker(

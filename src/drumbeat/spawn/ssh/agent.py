@@ -175,6 +175,8 @@ class Agent:
             if state is not None and state["state"] != "exited":
                 return {"instance": state}
             try:
+                if os.path.exists(self._run(key)):
+                    self._end(key, "")  # processes that an ended run has left behind
                 self._reserve(request)
             except BaseException:
                 self._remove_lock(key)
@@ -384,7 +386,9 @@ class Agent:
     # Ending
 
     def _end(self, key: str, run: str) -> None:
-        """Kill the worker, its descendants, its session, and all processes with its tag, until none is left. Raises Trouble."""
+        """Kill the worker, its descendants, its session, and all processes with its tag, until none is left. Raises Trouble.
+
+        An empty ``run`` stands for all runs of the worker."""
         tag = f"{TAG}={self._run(key)}/{run}".encode("utf-8", "surrogateescape")
         process = read_json(os.path.join(self._run(key), "process"))
         deadline = time.monotonic() + _GONE_SECONDS

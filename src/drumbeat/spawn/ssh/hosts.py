@@ -40,6 +40,11 @@ class HostView:
         found = (one for one in self.instances if (one.pool_id, one.worker_id) == name)
         return next((one for one in found if one.state is not InstanceState.EXITED), None)
 
+    def ended(self, name: Name) -> Sequence[Instance]:
+        """Return the worker's ended instances on this host."""
+        found = (one for one in self.instances if (one.pool_id, one.worker_id) == name)
+        return [one for one in found if one.state is InstanceState.EXITED]
+
 
 class ConnectedHost:
     """One host. Connects with the first request, and again after a lost connection; waits longer after each failed login."""

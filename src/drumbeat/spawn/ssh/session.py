@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import getpass
 import json
+import logging
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from drumbeat.core.errors import InvalidSettings, MissingExtra, SpawnCause, SpawnError, Unanswered
+from drumbeat.core.errors import MissingExtra, SpawnCause, SpawnError, Unanswered
 from drumbeat.spawn.ssh.agent import BOOT
 from drumbeat.spawn.ssh.settings import WORKER_PYTHON, SshHost, SshSettings
 
@@ -18,6 +20,8 @@ try:
     import asyncssh
 except ImportError as exc:
     raise MissingExtra("the SSH spawner", "ssh") from exc
+
+log = logging.getLogger(__name__)
 
 _MODULES = ("agent_host", "agent_supervisor", "agent")  #: sent to the host in this order
 _PROGRAM = json.dumps({f"{__package__}.{name}": Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in _MODULES})
@@ -96,7 +100,7 @@ class AgentSession:
 
     @classmethod
     async def open(cls, host: SshHost, settings: SshSettings, scope: str) -> Self:
-        """Log in and start an agent. Raises Unanswered with the reason in one line, InvalidSettings."""
+        """Log in and start an agent. Raises Unanswered with the reason in one line."""
         with _translated(host, settings):
             async with asyncio.timeout(settings.connect_timeout.total_seconds()):
                 connection = await asyncssh.connect(
@@ -164,7 +168,7 @@ class AgentSession:
 
 
 def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnectionOptions:
-    """Return the options for asyncssh's login. Raises InvalidSettings if the key file cannot be read."""
+    """Return the options for asyncssh's login. Raises Unanswered if the key file cannot be read."""
     keys: dict[str, Any] = {} if settings.key_file is None else {"client_keys": [str(settings.key_file.expanduser())]}
     try:
         return asyncssh.SSHClientConnectionOptions(
@@ -177,7 +181,8 @@ def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnecti
             **({} if settings.ssh_agent else {"agent_path": None}),
         )
     except (OSError, asyncssh.KeyImportError, ValueError) as exc:
-        raise InvalidSettings(f"{host.place}: cannot use the key file {settings.key_file}: {exc}") from exc
+        message = f"{host.place}: cannot use the key file {settings.key_file}: {exc}"
+        raise Unanswered(f"{message}; name a private key without passphrase, or set ssh_agent", cause=SpawnCause.AUTH) from exc
 
 
 @contextlib.contextmanager
@@ -201,11 +206,35 @@ def _translated(host: SshHost, settings: SshSettings) -> Iterator[None]:
         raise Unanswered(f"{host.place}: {reason}; check that the host is up and an SSH server listens there") from exc
     except asyncssh.Error as exc:
         raise Unanswered(f"{host.place}: {exc.reason}; check that an SSH server listens there") from exc
+    except ValueError as exc:
+        file = settings.known_hosts or _USUAL_KNOWN_HOSTS
+        raise Unanswered(f"{host.place}: cannot use {file}: {exc}; correct it", cause=SpawnCause.AUTH) from exc
 
 
 def _known_hosts(settings: SshSettings) -> bytes:
+    """Return the known hosts, without lines that cannot be read. Raises Unanswered if the file cannot be read."""
     path = (settings.known_hosts or _USUAL_KNOWN_HOSTS).expanduser()
-    return path.read_bytes() if path.is_file() else b"\n"
+    try:
+        return _readable(path, path.read_bytes()) if path.is_file() else b"\n"
+    except OSError as exc:
+        raise Unanswered(f"cannot read the known hosts {path}: {exc.strerror}; correct it", cause=SpawnCause.AUTH) from exc
+
+
+@lru_cache(maxsize=4)
+def _readable(path: Path, text: bytes) -> bytes:
+    """Return the lines of a file of known hosts that asyncssh can read; the others are named in a warning, once."""
+    lines = text.splitlines()
+    good = [line for number, line in enumerate(lines, 1) if _is_readable(path, number, line)]
+    return b"\n".join([*good, b""]) or b"\n"
+
+
+def _is_readable(path: Path, number: int, line: bytes) -> bool:
+    try:
+        asyncssh.import_known_hosts(line.decode())
+    except ValueError as exc:
+        log.warning("ignoring line %d of %s, which is not a known host: %s; correct or delete it", number, path, exc)
+        return False
+    return True
 
 
 def _key_problem(host: SshHost, settings: SshSettings) -> str:

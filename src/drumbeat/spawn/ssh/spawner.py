@@ -200,9 +200,14 @@ class SshSpawner:
 
     async def _only(self, name: Name, instance: Instance, mine: HostView) -> Instance:
         """End all but one of the worker's instances, in case another controller started it on another host at the same time.
-        The instance on the host that comes first in the settings stays and is returned."""
+        The instance on the host that comes first in the settings stays and is returned.
+
+        Records of ended runs on other hosts are deleted: they would look as if the worker had run there last."""
         others = [host for host in self._hosts if host is not mine.host]
         views = await HostViews.of(others)
+        for each in views.seen:
+            for ended in each.ended(name):
+                await self._forget(each.host, name, ended)
         twins = [(view, one) for view in views.seen if (one := view.find(name)) is not None]
         ranked = sorted([(mine, instance), *twins], key=lambda pair: self._hosts.index(pair[0].host))
         for view, twin in ranked[1:]:
@@ -210,6 +215,15 @@ class SshSpawner:
             run = twin.ref.partition(":")[2]
             await view.host.ask({"do": "terminate", "key": self._key(name), "run": run})
         return ranked[0][1]
+
+    async def _forget(self, host: ConnectedHost, name: Name, ended: Instance) -> None:
+        """Delete the record of an ended run on a host. A failure is only logged: the worker has been started."""
+        try:
+            await host.ask({"do": "terminate", "key": self._key(name), "run": ended.ref.partition(":")[2]})
+        except SpawnError as exc:
+            log.warning(
+                "could not delete the record of %s, an ended run of worker %s of %s: %s", ended.ref, name[1], name[0], exc
+            )
 
     def _no_room(self, name: Name, views: HostViews, went_down: Sequence[Unanswered]) -> SpawnFailed:
         silent = {host.settings.name: error for host, error in views.unanswered}

@@ -163,6 +163,20 @@ class UpkeepContract(Given):
 
         assert again == {"samples": 0, "logs": 0, "beats": 0, "workers": 0, "events": 0, "leases": 0}
 
+    async def test_a_lease_that_never_ends_is_taken_once_and_kept(self, store: Store, elapse: Elapse) -> None:
+        """The owner of such a lease is the store's id."""
+        name, century = f"{unique('lease')}/id", timedelta(days=36_500)
+
+        leases = await asyncio.gather(*(store.leases.acquire(name, f"owner-{n}", century) for n in range(8)))
+        await elapse(timedelta(days=400))
+        await store.upkeep.prune(DAY)
+
+        [first] = [lease for lease in leases if lease]
+        found = await store.leases.find(name)
+        assert found is not None
+        assert found.owner == first.owner
+        assert await store.leases.acquire(name, "late", century) is None
+
     async def test_pruning_takes_old_one_time_leases_and_no_others(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         occasions = [unique("trigger/push"), unique("after-exit/papers"), unique("webhook/crawler/key")]
         for name in occasions:

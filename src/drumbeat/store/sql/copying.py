@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from drumbeat.core.errors import InvalidInput, Refused, StoreCorrupt, StoreNotReady
+from drumbeat.core.lease import STORE_ID
 from drumbeat.store.interface import CopiedTable, CopyObserver, CopyOptions, CopyReport
 from drumbeat.store.sql.checksum import Checksum
 from drumbeat.store.sql.database import Bulk, Database, Row, Rows, Script, Snapshot, TransactionTooLong
@@ -309,17 +310,21 @@ def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
     for a table whose rows are copied unchanged."""
     match table.name:
         case "leases":
-            return _release(table.columns.index("name"), table.columns.index("released"), pool_ids)
+            name, released, expires_at = (table.columns.index(each) for each in ("name", "released", "expires_at"))
+            return _release(name, released, expires_at, pool_ids)
         case "jobs":
             return _expire(*(table.columns.index(name) for name in ("status", "claimed_at", "lease_until", "lease_extended")))
     return None
 
 
-def _release(name: int, released: int, pool_ids: frozenset[str]) -> Change:
-    """Return a function that marks leases of controllers and workers as released, in rows of ``leases``. It keeps other leases,
-    which mark that something was done once, such as a webhook's delivery. ``name``, ``released``: positions of columns."""
+def _release(name: int, released: int, expires_at: int, pool_ids: frozenset[str]) -> Change:
+    """Return a function that marks leases of controllers and workers as released, in rows of ``leases``, and ends the lease
+    with the store's id, so that the target gets an id of its own. It keeps other leases, which mark that something was done
+    once, such as a webhook's delivery. ``name``, ``released``, ``expires_at``: positions of columns."""
 
     def change(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        if row[name] == STORE_ID:
+            return _with(row, {released: 1, expires_at: 0})
         if row[name].removesuffix("/alone") not in pool_ids:
             return row
         return _with(row, {released: 1})
