@@ -311,7 +311,7 @@ def _release(name: int, released: int, pool_ids: frozenset[str]) -> Change:
     which mark that something was done once, such as a webhook's delivery. ``name``, ``released``: positions of columns."""
 
     def change(row: tuple[Any, ...]) -> tuple[Any, ...]:
-        if row[name].removesuffix("/alone") not in pool_ids:
+        if row[name].removeprefix("alone/") not in pool_ids:
             return row
         return _with(row, {released: 1})
 
