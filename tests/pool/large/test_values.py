@@ -55,6 +55,24 @@ async def test_a_large_payload_goes_to_a_file_and_comes_back(pool: TestPool, pla
     assert file.stat().st_mode & 0o077 == 0
 
 
+async def test_all_folders_of_large_values_are_for_this_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o755)
+    place = FilePlace(tmp_path / "there" / "new" / "values")
+
+    await place.write("s/n-papers/n-j1/payload-1.json", b"secret")
+
+    folders = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_dir()}
+    assert folders.pop("there") == 0o755
+    made = [
+        "there/new",
+        "there/new/values",
+        "there/new/values/s",
+        "there/new/values/s/n-papers",
+        "there/new/values/s/n-papers/n-j1",
+    ]
+    assert folders == dict.fromkeys(made, 0o700)
+
+
 async def test_a_large_result_goes_to_a_file_and_comes_back(pool: TestPool, place: Path) -> None:
     job_id = await pool.push(BIG)
     await pool.run_until_empty(lambda payload: {"got": payload})
