@@ -136,6 +136,14 @@ def invoke(*arguments: str, store: str | None = None) -> Said:
     return Said(done.exit_code, done.stdout, done.stderr)
 
 
+def piped(text: str, *arguments: str, store: str) -> Said:
+    """Run a command within this process with something on its standard input."""
+    done = CliRunner().invoke(
+        app, list(arguments), input=text, env={"DRUMBEAT_STORE": store}, prog_name="drumbeat", catch_exceptions=False
+    )
+    return Said(done.exit_code, done.stdout, done.stderr)
+
+
 def eventually(wish: Callable[[], bool], what: str) -> None:
     """Return once the wish is true; fails after a while."""
     deadline = time.monotonic() + PATIENCE

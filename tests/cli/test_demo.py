@@ -81,7 +81,7 @@ def hinted_store(said: Said) -> str:
 def test_the_demo_leaves_no_process_and_keeps_its_store_for_the_dashboard(told: Said, folder: Path) -> None:
     assert told.code == 0
     assert processes_of(folder) == []
-    assert [each.name for each in folder.iterdir()] == ["drumbeat-demo"]
+    assert [(each.name, each.stat().st_mode & 0o777) for each in folder.iterdir()] == [("drumbeat-demo", 0o700)]
     page = re.search(r"^  then http://127.0.0.1:8321/fleet/(\S+)$", told.output, re.MULTILINE)
     assert page is not None
     assert hinted_store(told) == f"sqlite:///{folder}/drumbeat-demo/drumbeat.db"

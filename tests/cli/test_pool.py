@@ -10,20 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.given import Said, invoke
-from drumbeat.cli.main import app
+from cli.given import invoke, piped
 from drumbeat.cli.stdin_lines import incoming_lines
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound, Refused
-
-
-def piped(text: str, *arguments: str, store: str) -> Said:
-    """Run a command within this process with something on its standard input."""
-    done = CliRunner().invoke(
-        app, list(arguments), input=text, env={"DRUMBEAT_STORE": store}, prog_name="drumbeat", catch_exceptions=False
-    )
-    return Said(done.exit_code, done.stdout, done.stderr)
 
 
 def pushed(url: str, *payload: Any) -> list[str]:

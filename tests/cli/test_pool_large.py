@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.given import invoke
+from cli.given import invoke, piped
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
 
@@ -19,6 +19,28 @@ def test_a_large_payload_is_shown_whole_and_a_sweep_keeps_it(url: str, tmp_path:
     assert job_id.startswith("large-")
     assert swept.output == "would delete 0 of 1 large values\n"
     assert json.loads(invoke("pool", "show", "p", job_id, "--json", store=url).output)["payload"] == text
+
+
+@pytest.mark.parametrize("way", ["lines", "complete jobs", "a file", "an argument"])
+def test_a_payload_above_the_limit_of_the_store_is_pushed_as_a_large_value(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("DRUMBEAT_LARGE", f"file://{tmp_path}/large")
+    text = "x" * 2_000_000
+    file = tmp_path / "jobs.jsonl"
+    file.write_text(json.dumps({"payload": text}) if way == "complete jobs" else json.dumps(text), encoding="utf-8")
+
+    match way:
+        case "a file":
+            invoke("pool", "import", "p", str(file), store=url)
+        case "an argument":
+            invoke("pool", "push", "p", json.dumps(text), store=url)
+        case _:
+            more = ["--jobs"] if way == "complete jobs" else []
+            piped(file.read_text(encoding="utf-8"), "pool", "push", "p", "-", *more, store=url)
+
+    job = json.loads(invoke("pool", "list", "p", "--json", store=url).output)
+    assert json.loads(invoke("pool", "show", "p", job["job_id"], "--json", store=url).output)["payload"] == text
 
 
 def test_a_sweep_that_would_delete_values_before_their_push_is_refused(

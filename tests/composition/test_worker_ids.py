@@ -12,6 +12,8 @@ from drumbeat.composition.worker_ids import find_free_id
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import Refused, WorkerGone
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
+from drumbeat.core.retention import Prunable
+from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.contract.given import heartbeat
 from drumbeat.store.interface import JoinRequest
@@ -58,6 +60,37 @@ async def test_the_first_start_gets_the_id_and_each_later_one_the_next_number(st
         await ended(store, found[-1])
 
     assert found == ["w1", *(f"w1.{n}" for n in range(2, 13))]
+
+
+async def test_an_id_is_not_given_out_again_after_its_rows_were_pruned(store: MemoryStore, home: PoolRow) -> None:
+    """The store ignores a sample whose worker and number it has: those of the new process would be dropped in silence."""
+    for instance in ("old", "new"):
+        worker = await joined(store, await find_free_id(store, home, "w1"))
+        await store.samples.append(
+            POOL, worker.worker_id, worker.instance or "", [Sample(n=n, interval=timedelta(seconds=1)) for n in (1, 2, 3)]
+        )
+        await store.workers.move(worker, WorkerStatus.TERMINATED, instance)
+        await store.upkeep.prune_some(POOL, Prunable.WORKERS, timedelta(seconds=-1))
+
+    assert [(each.worker_id, each.n) for each in await store.samples.list(POOL)] == [
+        *(("w1", n) for n in (1, 2, 3)),
+        *(("w1.2", n) for n in (1, 2, 3)),
+    ]
+
+
+async def test_a_start_that_never_joined_leaves_its_spawned_row_to_the_next(store: MemoryStore, home: PoolRow) -> None:
+    await store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("w1"), slot=0)])
+
+    assert [await find_free_id(store, home, "w1") for _ in range(2)] == ["w1", "w1"]
+
+
+async def test_ids_that_were_used_before_they_were_counted_are_passed_over(store: MemoryStore, home: PoolRow) -> None:
+    for name in ("w1", *(f"w1.{n}" for n in range(2, 8))):
+        await ended(store, name)
+
+    assert await find_free_id(store, home, "w1") == "w1.8"
+    await store.upkeep.prune_some(POOL, Prunable.WORKERS, timedelta(seconds=-1))
+    assert await find_free_id(store, home, "w1") == "w1.9"
 
 
 async def test_an_id_that_only_begins_alike_is_another_worker(store: MemoryStore, home: PoolRow) -> None:

@@ -206,6 +206,20 @@ async def test_what_the_store_refuses_is_dropped_and_the_rest_goes_on(
     assert "dropped 1 log lines, the store refused them: not storable" in caplog.text
 
 
+async def test_lines_of_a_replaced_process_are_not_sent_as_its_successors(world: World, logger: logging.Logger) -> None:
+    """A log line names only its worker, so those of an earlier process with this id would look like the new one's."""
+    replaced = False
+    own = LogShipper(world.store, POOL, world.clock, worker_id=ME, logger=logger, may_send=lambda: not replaced)
+    async with own:
+        logger.warning("mine")
+        await world.passes(0)
+        replaced = True
+        logger.warning("not mine any more")
+        await world.passes(5)
+        logger.info("last words")
+    assert await messages(world) == ["mine"]
+
+
 async def test_a_store_that_hangs_holds_nobody_up(
     world: World, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,24 @@ async def test_exit_4_when_the_store_answers_nonsense(world: World, workload: Fa
         assert worker.code() is ExitCode.FATAL
 
 
+@pytest.mark.parametrize("how", ["its row is gone", "another process has its id", "it was marked lost"])
+async def test_a_worker_knows_whether_it_was_replaced(world: World, workload: FakeWorkload, how: str) -> None:
+    async with world.working(workload) as worker:
+        assert not worker.life.is_replaced
+        await world.store.workers.move(await world.row(), WorkerStatus.LOST, "silent")
+        if how != "it was marked lost":
+            row = await world.store.pools.get(POOL)
+            await world.store.pools.delete(POOL)
+            await world.store.pools.create(row)
+        if how == "another process has its id":
+            await world.store.membership.join(
+                JoinRequest(pool_id=POOL, worker_id=ME, slot=0, instance="another", host="h", pid=2)
+            )
+        await world.passes(1)
+        assert worker.code() in (ExitCode.STORE_LOST, ExitCode.FATAL)
+        assert worker.life.is_replaced is (how != "it was marked lost")
+
+
 async def test_exit_5_when_no_controller_leads_any_more(world: World, workload: FakeWorkload) -> None:
     await world.store.leases.acquire(POOL, "controller", seconds(10))
     async with world.working(workload) as worker:

@@ -66,7 +66,7 @@ async def _furnish_pool(store: Store, home: PoolRow) -> None:
     for slot, name in enumerate((W1, W2)):
         await joined(store, home, name, slot)
     await taken(store, home.pool_id, "controller", HOUR)
-    await taken(store, f"{home.pool_id}/alone", "worker", HOUR)
+    await taken(store, f"alone/{home.pool_id}", "worker", HOUR)
     await pushed(store, home, *({"n": n, "odd": [AWKWARD, 1e5, 1.0]} for n in range(8)))
     for outcome in (AttemptOutcome.DONE, AttemptOutcome.DONE, AttemptOutcome.FAILED):
         job = await claimed(store, home)
@@ -128,7 +128,7 @@ def as_copied(found: Dump) -> Dump:
     """What a copy makes of these rows: nothing is leased."""
     pools = {row["pool_id"] for row in found["pools"]}
     for row in found["leases"]:
-        if row["name"].removesuffix("/alone") in pools:
+        if row["name"].removeprefix("alone/") in pools:
             row["released"] = 1
         if row["name"] == STORE_ID:
             row |= {"released": 1, "expires_at": 0}

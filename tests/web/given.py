@@ -63,10 +63,16 @@ class Web:
 
 @asynccontextmanager
 async def web(
-    folder: Path, settings: WebSettings = OPEN, *, clock: Clock | None = None, store: str | None = None
+    folder: Path,
+    settings: WebSettings = OPEN,
+    *,
+    clock: Clock | None = None,
+    store: str | None = None,
+    large: str | None = None,
 ) -> AsyncIterator[Web]:
     """The API without its pages, over a store of its own in ``folder``."""
     where = Settings(store=store or f"sqlite:///{folder}/drumbeat.db", state_dir=folder / "state")
+    where = replace(where, pool=replace(where.pool, large=large))
     stop = asyncio.Event()
     async with (
         open_control_plane(where, create=True) as plane,

@@ -469,6 +469,22 @@ class TestGuessing:
 
         assert (await caller.get("/", headers=bearer("guess"))).status_code == 429
 
+    async def test_the_log_gets_no_more_lines_than_that_from_one_address(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", "drumbeat.web.auth")
+        gate = AuthMiddleware(inside, LOCKED, clock, MemoryStore(clock).notes)
+        for caller in (at(gate, "203.0.113.7"), at(gate, "203.0.113.8")):
+            for n in range(3 * WRONG_AT_MOST):
+                await caller.get(f"/{n}")
+
+        assert [record.message for record in caplog.records] == 2 * [
+            f"refused GET /{n} with status 401" for n in range(WRONG_AT_MOST)
+        ]
+        await clock.advance(WINDOW + timedelta(seconds=1))
+        await at(gate, "203.0.113.7").get("/later")
+        assert caplog.records[-1].message == "refused GET /later with status 401"
+
     def test_what_is_remembered_is_bounded(self, clock: ManualClock) -> None:
         attempts = LoginAttempts(clock)
         for n in range(MOST_ADDRESSES + 100):

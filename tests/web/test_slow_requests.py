@@ -20,7 +20,7 @@ from drumbeat.composition.plane import open_control_plane
 from drumbeat.settings import Settings
 from drumbeat.web import server
 from drumbeat.web.settings import WebSettings
-from drumbeat.web.slow_requests import ENOUGH, LONGEST_HEAD, http_protocol_with_limits, most_connections
+from drumbeat.web.slow_requests import ENOUGH, LONGEST_HEAD, MOST_PIPELINED, http_protocol_with_limits, most_connections
 
 PATIENCE = 60.0
 SOON = timedelta(seconds=1)
@@ -150,12 +150,23 @@ class Wire(asyncio.Transport):
     """The other end's transport, which only remembers whether it was hung up."""
 
     aborted = False
+    closed = False
+    unsent = 0
 
     def is_closing(self) -> bool:
-        return self.aborted
+        return self.aborted or self.closed
 
     def abort(self) -> None:
         self.aborted = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.unsent += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def pause_reading(self) -> None: ...
 
@@ -240,6 +251,7 @@ def test_many_short_requests_and_a_long_body_are_not_taken_for_a_long_head(conne
     made, _, wire = connection
     for _ in range(2 * LONGEST_HEAD // len(GET)):
         made.data_received(GET)
+        made.pipeline.clear()  # as if they were answered
     made.data_received(POST + f"Content-Length: {4 * LONGEST_HEAD}\r\n\r\n".encode())
     for _ in range(64):
         made.data_received(b"x" * (LONGEST_HEAD // 16))
@@ -255,6 +267,106 @@ def test_a_body_that_this_side_does_not_read_on_is_no_fault_of_the_client(connec
 
     assert made.flow.read_paused
     assert not wire.aborted
+
+
+def test_an_answer_that_is_not_read_is_cut_off(connection: tuple[Any, Timers, Wire]) -> None:
+    made, timers, wire = connection
+    made.data_received(GET)
+    assert timers.pending == []
+
+    wire.write(b"x" * 4 * ENOUGH)
+    made.pause_writing()
+    [(seconds, check)] = timers.pending
+    check()
+
+    assert (seconds, wire.aborted) == (20.0, True)
+
+
+def test_an_answer_that_is_read_slowly_gets_its_time_again(connection: tuple[Any, Timers, Wire]) -> None:
+    made, timers, wire = connection
+    made.data_received(GET)
+    wire.write(b"x" * 4 * ENOUGH)
+    made.pause_writing()
+    for _ in range(3):
+        wire.unsent -= ENOUGH
+        timers.pending[0][1]()
+    assert not wire.aborted
+
+    made.resume_writing()
+
+    assert timers.pending == []
+    assert not wire.aborted
+
+
+@pytest.mark.parametrize("how", ["after a bad request", "idle", "asked to close"])
+def test_a_closed_connection_whose_last_answer_is_not_read_is_cut_off(connection: tuple[Any, Timers, Wire], how: str) -> None:
+    """A transport that is closed waits for its last bytes to be read; below the high-water mark it does not pause writing."""
+    made, timers, wire = connection
+    if how == "after a bad request":
+        made.data_received(b"\x16\x03\x01\x02\x00\r\n\r\n")
+    else:
+        made.data_received(GET)
+        made.cycle.response_complete = True
+        if how == "idle":
+            made.timeout_keep_alive_handler()
+        else:
+            wire.close()
+            made.on_response_complete()
+    assert (wire.closed, wire.aborted) == (True, False)
+
+    [(_, check)] = timers.pending
+    check()
+
+    assert wire.aborted
+
+
+def test_nothing_is_watched_after_a_connection_is_lost(connection: tuple[Any, Timers, Wire]) -> None:
+    made, timers, wire = connection
+    made.data_received(GET)
+    made.pause_writing()
+    wire.close()
+
+    made.connection_lost(None)
+    made.on_response_complete()
+
+    assert timers.pending == []
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_few_requests_wait_for_the_answer_to_another_and_more_are_cut_off(
+    connection: tuple[Any, Timers, Wire], together: bool
+) -> None:
+    made, _, wire = connection
+    for request in [GET * (1 + MOST_PIPELINED)] if together else [GET] * (1 + MOST_PIPELINED):
+        made.data_received(request)
+    assert (len(made.pipeline), wire.aborted) == (MOST_PIPELINED, False)
+
+    made.data_received(GET * 1000)
+
+    assert (len(made.pipeline), wire.aborted) == (MOST_PIPELINED, True)
+
+
+def test_a_handshake_behind_too_many_requests_is_cut_off_too(connection: tuple[Any, Timers, Wire]) -> None:
+    made, _, wire = connection
+    upgrade = GET.replace(b"\r\n\r\n", b"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+
+    made.data_received(GET * (2 + MOST_PIPELINED) + upgrade)
+
+    assert wire.aborted
+
+
+async def test_clients_that_read_no_answer_are_hung_up_on(tmp_path: Path) -> None:
+    """Without a token, such connections held hundreds of megabytes for as long as they liked."""
+    async with serving(tmp_path, token="t" * 32) as place:
+        _, writer = await asyncio.open_connection(*place, limit=1)
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    writer.write(GET * 100)
+                    await writer.drain()
+        await hang_up(writer)
+
+        assert b'{"status":"alive"}' in await said_until_closed(place, GET)
 
 
 async def test_more_connections_than_files_allow_are_refused_and_the_server_goes_on(

@@ -10,6 +10,7 @@ import typer
 from drumbeat.cli.demo_bench import play_bench
 from drumbeat.cli.demo_fleet import play_fleet
 from drumbeat.cli.render import say
+from drumbeat.composition.base import private_folder
 from drumbeat.core.errors import InvalidInput
 from drumbeat.settings import Settings, absolute, public_url
 
@@ -57,7 +58,7 @@ def demo(
 def _create_folder(folder: Path) -> Path:
     """Create the folder for the demo's files. Raises InvalidInput if that fails."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except OSError as exc:
         raise InvalidInput(
             f"cannot create the demo folder {str(folder)!r}: {exc.strerror}; choose another one with --folder"

@@ -25,6 +25,7 @@ from drumbeat.core.pool import PoolId
 app = typer.Typer()
 
 Advance = Callable[[int], None]
+Reader = Callable[[Any, int], NewJob]  #: builds a job from the JSON value of a line, given the most bytes of a payload
 Line = tuple[int, str | InvalidInput | None]  #: line number, and the line's text or error; None: no line has arrived yet
 BATCH = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
@@ -143,11 +144,11 @@ def import_jobs(
         raise InvalidInput(f"cannot read jobs from {file}: {exc.strerror}") from exc
 
 
-def _reader(complete: bool, options: dict[str, Any]) -> Callable[[Any], NewJob]:
+def _reader(complete: bool, options: dict[str, Any]) -> Reader:
     """Return a function that builds a job from the JSON value of a line. Options in the line override those of the command."""
     if not complete:
-        return lambda value: new_job(value, **options)
-    return lambda value: job_from_line({**options, **value} if isinstance(value, dict) else value)
+        return lambda value, most_bytes: new_job(value, most_bytes, **options)
+    return lambda value, most_bytes: job_from_line({**options, **value} if isinstance(value, dict) else value, most_bytes)
 
 
 def _numbered(lines: Iterable[str | None]) -> Iterator[Line]:
@@ -182,7 +183,7 @@ def _push_lines(
     store: str | None,
     pool: str,
     lines: Iterable[Line],
-    read: Callable[[Any], NewJob],
+    read: Reader,
     batch: int,
     *,
     as_json: bool,
@@ -230,9 +231,7 @@ class _BatchPusher:
         self.count = 0
         self.ids: list[JobId] = []
 
-    async def push_all(
-        self, lines: Iterable[Line], read: Callable[[Any], NewJob], advance: Advance, *, single: bool
-    ) -> InvalidInput | None:
+    async def push_all(self, lines: Iterable[Line], read: Reader, advance: Advance, *, single: bool) -> InvalidInput | None:
         """Push lines before the first invalid one. Returns that line's error (with its number unless ``single``) or None."""
         async for number, line in interruptible_items(lines):
             if line is None:
@@ -241,7 +240,7 @@ class _BatchPusher:
             if line is None or (isinstance(line, str) and not line.strip()):
                 continue
             try:
-                self._waiting.append((number, read(_parsed(line, single=single))))
+                self._waiting.append((number, read(_parsed(line, single=single), self._handle.most_bytes)))
             except InvalidInput as exc:
                 await self._flush()
                 return exc if single else InvalidInput(f"line {number}: {exc}")

@@ -15,7 +15,7 @@ from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import STATE_DIR_VARIABLE, Settings, store_name
 from drumbeat.spawn.interface import Spawner
-from drumbeat.spawn.private import private_folder
+from drumbeat.spawn.private import private_folder as private_folder
 from drumbeat.store import Store
 
 if TYPE_CHECKING:

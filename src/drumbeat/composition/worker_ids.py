@@ -1,7 +1,8 @@
 """Finds a free worker id for a worker that a user starts with a fixed id, again and again, for example by systemd.
 
 The row of an ended worker is never used again, so that the store can refuse late writes of the worker's old process. Each
-later start under the same id therefore gets a new row, whose id has a number: ``w1``, ``w1.2``, ``w1.3``.
+later start under the same id therefore gets a new row, whose id has a number: ``w1``, ``w1.2``, ``w1.3``. The last number is
+in a note of the store, so that an id is not given out again after its row was pruned: samples of it may still be stored.
 """
 
 import os
@@ -28,7 +29,7 @@ async def find_free_id(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
     for row in await store.workers.list(pool.pool_id, live=True):
         if row.status is not WorkerStatus.SPAWNING and _is_start_of(row.worker_id, wanted):
             await _end_if_gone(store, pool, row, now)
-    return await _first_unused(store, pool, wanted)
+    return await _next_unused(store, pool, wanted)
 
 
 def _is_start_of(worker_id: str, wanted: str) -> bool:
@@ -60,10 +61,22 @@ def _why_gone(pool: PoolRow, row: Worker, now: datetime) -> str | None:
     return None
 
 
-async def _first_unused(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
-    """Return the first id that no process has used. Tries numbers by doubling and then bisecting, because systemd may have
-    restarted the worker many times."""
-    used, unused = 0, 1
+async def _next_unused(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
+    """Return the first id after the last one that was given out, or that one if its row still waits for its process."""
+    name = f"worker-id/{pool.pool_id}/{wanted}"
+    note = await store.notes.find(name)
+    last = 0 if note is None else int(note.value["last"])
+    if last and await _status(store, pool, _numbered(wanted, last)) is WorkerStatus.SPAWNING:
+        return _numbered(wanted, last)
+    number = await _first_unused(store, pool, wanted, last)
+    await store.notes.put(name, {"last": number})
+    return _numbered(wanted, number)
+
+
+async def _first_unused(store: Store, pool: PoolRow, wanted: str, last: int) -> int:
+    """Return the first number after ``last`` whose id no process has used. Tries numbers by doubling and then bisecting,
+    because earlier versions, which did not count, may have started the worker many times."""
+    used, unused = last, last + 1
     while await _is_used(store, pool, _numbered(wanted, unused)):
         used, unused = unused, 2 * unused
     while unused - used > 1:
@@ -72,7 +85,7 @@ async def _first_unused(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
             used = middle
         else:
             unused = middle
-    return _numbered(wanted, unused)
+    return unused
 
 
 def _numbered(wanted: str, start: int) -> WorkerId:
@@ -81,8 +94,11 @@ def _numbered(wanted: str, start: int) -> WorkerId:
 
 async def _is_used(store: Store, pool: PoolRow, worker_id: WorkerId) -> bool:
     """Whether a process has joined as this worker. A row in status SPAWNING is unused: its process has not joined yet."""
+    return await _status(store, pool, worker_id) not in (None, WorkerStatus.SPAWNING)
+
+
+async def _status(store: Store, pool: PoolRow, worker_id: WorkerId) -> WorkerStatus | None:
     try:
-        row = await store.workers.get(pool.pool_id, worker_id)
+        return (await store.workers.get(pool.pool_id, worker_id)).status
     except NotFound:
-        return False
-    return row.status is not WorkerStatus.SPAWNING
+        return None

@@ -144,7 +144,9 @@ class WorkerRunner:
     async def _run(
         self, pool: PoolRow, identity: JoinRequest, life: WorkerLifecycle, mode: "Mode | None", *, signals: bool = True
     ) -> ExitCode:
-        shipper = LogShipper(self._store, pool.pool_id, self._clock, worker_id=identity.worker_id)
+        shipper = LogShipper(
+            self._store, pool.pool_id, self._clock, worker_id=identity.worker_id, may_send=lambda: not life.is_replaced
+        )
         if pool.kind is PoolKind.JOBS:
             from drumbeat.pool.worker.log_context import JobLogFilter
 

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import TracebackType
@@ -127,10 +127,13 @@ class LogShipper:
         worker_id: WorkerId | None = None,
         logger: logging.Logger | None = None,
         capacity: int = CAPACITY,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
+        """``may_send``: whether lines may still be sent; once it returns False, they are dropped."""
         self._store = store
         self._pool_id = pool_id
         self._clock = clock
+        self._may_send = may_send
         self._logger = logger or logging.getLogger("drumbeat")
         self.handler = StoreLogHandler(clock, worker_id, capacity)
         self._group = asyncio.TaskGroup()
@@ -168,7 +171,9 @@ class LogShipper:
     async def _ship(self) -> bool:
         """Send all lines in batches; False if the store does not answer. Lines that it refuses are dropped, not retried."""
         while lines := self._unsent or self.handler.fetch(BATCH):
-            self._unsent = lines
+            self._unsent = lines if self._may_send() else ()
+            if not self._unsent:
+                continue
             try:
                 await with_timeout(self._clock, _ANSWER_WITHIN, self._store.logs.append(self._pool_id, self._aged(lines)))
             except StoreUnavailable as exc:

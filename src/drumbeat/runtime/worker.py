@@ -75,6 +75,7 @@ class WorkerLifecycle:
             workload.when_in_doubt(self._heartbeat.beat_now)
         self._meta: Mapping[str, Any] = {}
         self.work_is_done = False  #: whether it left because its work is finished, and not because of a stop
+        self.is_replaced = False  #: whether it ends because its row is gone, or is that of another process
 
     async def run(self) -> ExitCode:
         """Run the worker until it is stopped, has no work left, or fails. Returns the exit code of the process."""
@@ -246,6 +247,8 @@ class WorkerLifecycle:
             row = await with_timeout(
                 self._clock, self._connection.call_timeout, self._store.workers.get(me.pool_id, me.worker_id)
             )
-        except DrumbeatError:
+        except DrumbeatError as exc:
+            self.is_replaced = isinstance(exc, NotFound)
             return ExitCode.STORE_LOST
+        self.is_replaced = row.instance != me.instance
         return ExitCode.STORE_LOST if row.status is WorkerStatus.LOST else ExitCode.FATAL

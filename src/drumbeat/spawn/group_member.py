@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ENGINE_ANSWERS_WITHIN: Final = timedelta(seconds=15)  #: timeout for one engine's list, shorter than the one for all of them
+_SLOW: Final = 1.0  #: seconds; an engine that takes less to give no list can be asked at every start
 _RESTS: Final = 4  #: an engine that took so long to give no list is not asked for one again for so many times as long
 
 
@@ -140,7 +141,8 @@ class GroupMember:
         try:
             found = await _in_time(self.name, self.ask(work))
         except SpawnError as exc:
-            self._silence = now() + _RESTS * (now() - began), exc
+            if (took := now() - began) >= _SLOW:
+                self._silence = now() + _RESTS * took, exc
             raise
         self._silence = None
         return found

@@ -40,6 +40,7 @@ class AuthMiddleware:
         self._clock = clock
         self._sessions = Sessions(settings)
         self._attempts = LoginAttempts(clock)
+        self._logged = LoginAttempts(clock)  # the same limit, for log lines about refused requests
         self._logouts = Logouts(self._sessions, notes, clock)
         self._login = Login(self._sessions, self._logouts, self._attempts, clock)
 
@@ -50,6 +51,7 @@ class AuthMiddleware:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         answer = await self._answer(scope, headers)
         if answer is not None:
+            self._log_refusal(answer, scope, self._address(scope, headers))
             await _refuse(answer, scope, receive, _with_headers(send, scope["path"], is_refusal=True))
         elif self._is_login(scope):
             guarded_send = _with_headers(send, scope["path"], is_refusal=True)
@@ -82,6 +84,13 @@ class AuthMiddleware:
             return problem(403, "expected the operator role, got reader, which is read-only")
         scope.setdefault("state", {})["caller"] = caller
         return None
+
+    def _log_refusal(self, answer: Response, scope: Scope, address: str) -> None:
+        """Log a refused request, unless enough others of this address were just logged: they must not fill the disk."""
+        if not self._logged.barred_for(address):
+            self._logged.note(address)
+            method = scope.get("method", scope["type"])
+            log.info("refused %s %s with status %d", method, scope["path"][:200], answer.status_code)
 
     def _is_login(self, scope: Scope) -> bool:
         is_form = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == LOGIN
@@ -161,8 +170,6 @@ def _netloc(origin: str) -> str:
 
 
 async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    method = scope.get("method", scope["type"])
-    log.info("refused %s %s with status %d", method, scope["path"][:200], answer.status_code)
     if scope["type"] == "http":
         await answer(scope, receive, send)
     elif "websocket.http.response" in scope.get("extensions", {}):

@@ -1,4 +1,5 @@
-"""Closes connections whose request does not arrive in time or has too long a head; uvicorn alone limits neither."""
+"""Closes connections whose request does not arrive in time or has too long a head, whose answer is not read in time, or that
+have too many requests at once; uvicorn alone limits none of these."""
 
 from asyncio import TimerHandle, Transport
 from datetime import timedelta
@@ -6,16 +7,19 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-ENOUGH = 64 * 1024  #: the timer restarts each time this many bytes of a body have arrived
+ENOUGH = 64 * 1024  #: a timer restarts each time this many bytes of a body have arrived, or of an answer were sent
+MOST_PIPELINED = 10  #: a connection is closed when more requests than these wait for the answer to an earlier one
 LONGEST_HEAD = 64 * 1024  #: a connection is closed when more bytes than this have arrived of a head, and it still has no end
 _RESERVED = 0.2  #: share of the process's file descriptors reserved for the store and other files
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """A uvicorn HTTP protocol that limits the time for a request to arrive, the length of its head, and the connections.
+    """A uvicorn HTTP protocol that limits the time for a request to arrive and for its answer to be read, the length of its
+    head, the requests that wait on one connection, and the connections.
 
-    The timer starts with the connection and with each further request on it. It is off while a request is answered. Of a body
-    sent in chunks, the lines between and after its parts are limited like a head.
+    The first timer starts with the connection and with each further request on it. It is off while a request is answered. Of a
+    body sent in chunks, the lines between and after its parts are limited like a head. A second timer runs while the client
+    does not read what was written to it; also after the connection was closed, which waits for the last bytes to be read.
     """
 
     within: timedelta  #: time limit for a request to arrive
@@ -23,6 +27,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     _timer: TimerHandle | None = None
     _received = 0
     _head = 0  #: bytes received since the last end of a head, part of a body, or end of a request
+    _write_timer: TimerHandle | None = None
+    _unsent = 0  #: bytes of answers that the client had not read when that timer started
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         if self.most is not None and len(self.connections) >= self.most:
@@ -36,6 +42,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._head > LONGEST_HEAD:
             self.transport.abort()
+        self._watch_closing()
         if self._is_answering():
             self._disarm()
         elif self._timer is None or self._received >= ENOUGH:
@@ -43,7 +50,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head = 0
-        super().on_headers_complete()
+        if len(self.pipeline) < MOST_PIPELINED:
+            super().on_headers_complete()
+        else:
+            self.transport.abort()
 
     def on_body(self, body: bytes) -> None:
         self._head = 0
@@ -54,12 +64,33 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def handle_websocket_upgrade(self, *arguments: Any) -> None:
+        if self.transport.is_closing():
+            return
         self._disarm()
+        self._unwatch()
         super().handle_websocket_upgrade(*arguments)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._unwatch()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        self._unwatch()
+        super().resume_writing()
+        self._watch_closing()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_closing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch_closing()
 
     def _is_answering(self) -> bool:
         """Whether the timer must be off: the server is answering, or the connection is closed or became a WebSocket."""
@@ -76,6 +107,28 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _watch_closing(self) -> None:
+        """Start the timer for the client to read the rest if the connection was closed, but is not gone yet."""
+        if self._write_timer is None and self.transport.is_closing() and self in self.connections:
+            self._watch()
+
+    def _watch(self) -> None:
+        self._unwatch()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._write_timer = self.loop.call_later(self.within.total_seconds(), self._check_writing)
+
+    def _unwatch(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _check_writing(self) -> None:
+        """Close a connection whose client has not read enough since the timer started; else restart the timer."""
+        if self._unsent - self.transport.get_write_buffer_size() >= ENOUGH:
+            self._watch()
+        else:
+            self.transport.abort()
 
     def _close(self) -> None:
         """Close a connection whose request did not arrive in time; if the server has paused reading, restart the timer."""

@@ -14,6 +14,7 @@ from drumbeat.adapters.flatmachines import (
     PoolWorkerRegistration,
     open_session,
 )
+from drumbeat.adapters.flatmachines.lazy_store import LazyStore
 from drumbeat.core.job import JobId, JobStatus
 from servers.redis import RedisServer, Unavailable
 
@@ -83,3 +84,10 @@ async def test_the_hook_on_a_url(url: str) -> None:
         ):
             context = await hooks.on_action("state", action, context)
         assert (context["queue_depth"], context["job_id"], context["stale_count"]) == (1, item_id, 0)
+
+
+async def test_the_folders_of_a_new_sqlite_store_are_for_this_user_alone(tmp_path: Path) -> None:
+    async with LazyStore(f"sqlite:///{tmp_path}/new/deep/drumbeat.db") as place:
+        await place.store()
+
+    assert [(tmp_path / each).stat().st_mode & 0o777 for each in ("new", "new/deep")] == [0o700, 0o700]

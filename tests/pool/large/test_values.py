@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -52,6 +53,24 @@ async def test_a_large_payload_goes_to_a_file_and_comes_back(pool: TestPool, pla
     assert [job.payload for job in await pool.list()] == [{"n": 1}, BIG]
     (file,) = files(place)
     assert file.stat().st_mode & 0o077 == 0
+
+
+async def test_all_folders_of_large_values_are_for_this_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o755)
+    place = FilePlace(tmp_path / "there" / "new" / "values")
+
+    await place.write("s/n-papers/n-j1/payload-1.json", b"secret")
+
+    folders = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_dir()}
+    assert folders.pop("there") == 0o755
+    made = [
+        "there/new",
+        "there/new/values",
+        "there/new/values/s",
+        "there/new/values/s/n-papers",
+        "there/new/values/s/n-papers/n-j1",
+    ]
+    assert folders == dict.fromkeys(made, 0o700)
 
 
 async def test_a_large_result_goes_to_a_file_and_comes_back(pool: TestPool, place: Path) -> None:
@@ -353,6 +372,48 @@ async def test_processes_that_write_the_first_large_values_give_the_store_one_id
     assert {path.relative_to(place).parts[0] for path in files(place)} == {await processes[0].store_id()}
     age(place, clock)
     assert (await sweep(processes[1])).deleted == 12
+
+
+def of_store(store: MemoryStore, place: Path, clock: ManualClock) -> LargeValues:
+    return LargeValues(place=FilePlace(place), store=store, clock=clock, max_inline=1024)
+
+
+async def test_a_pool_named_large_has_its_controller(place: Path, clock: ManualClock) -> None:
+    """Leases without a slash belong to the controllers of pools."""
+    store = MemoryStore(clock)
+    controller = await store.leases.acquire("large", "vm.example.org-27146-c3464f24", DAY)
+    values = of_store(store, place, clock)
+
+    await values.store_jobs(PoolId("papers"), [NewJob(payload=BIG)])
+    assert controller is not None
+    await store.leases.release(controller)
+
+    assert re.fullmatch("[0-9a-f]{32}", await values.store_id())
+    assert await store.leases.acquire("large", "another controller", DAY)
+
+
+async def test_an_id_in_the_lease_of_an_earlier_version_stays_the_stores_id(place: Path, clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    await store.leases.acquire("large", "0123456789abcdef" * 2, DAY)
+
+    assert await of_store(store, place, clock).store_id() == "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("stored", "stays"), [("vm-27146-c3464f24", True), ("vm.example.org-27146-c3464f24", False), ("0123abcd" * 4, True)]
+)
+async def test_an_id_that_no_value_can_be_written_under_is_made_again(
+    place: Path, clock: ManualClock, stored: str, stays: bool
+) -> None:
+    store = MemoryStore(clock)
+    await store.notes.put("large", {"id": stored})
+    processes = [of_store(store, place, clock) for _ in range(3)]
+
+    await asyncio.gather(*[values.store_jobs(PoolId("papers"), [NewJob(payload=BIG)]) for values in processes])
+
+    [store_id] = {await values.store_id() for values in processes}
+    assert (store_id == stored) is stays
+    assert {path.relative_to(place).parts[0] for path in files(place)} == {store_id}
 
 
 async def test_a_sweep_stops_in_time_and_goes_on_later(

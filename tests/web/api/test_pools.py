@@ -1,6 +1,7 @@
 """Pools, jobs, fleets, triggers and figures over HTTP."""
 
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -11,7 +12,7 @@ from drumbeat.composition.offline import fleet_policy
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.given import joined, moved
-from web.given import Web, fleet
+from web.given import Web, fleet, web
 
 JOBS = "/api/v1/pools/jobs/jobs"
 
@@ -126,6 +127,16 @@ class TestJobs:
         assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "jobs.1.priority")
         assert [each["job_id"] for each in (*listed["items"], *rest["items"])] == many.json()["job_ids"]
         assert rest["next"] is None
+
+    @pytest.mark.parametrize("many", [False, True])
+    async def test_a_payload_above_the_limit_of_the_store_is_pushed_as_a_large_value(self, tmp_path: Path, many: bool) -> None:
+        job = {"payload": "x" * 2_000_000}
+        async with web(tmp_path, large=f"file://{tmp_path}/large") as made, made.client() as api:
+            path, body = ("/jobs/many", {"jobs": [job]}) if many else ("/jobs", job)
+            answer = await api.post(f"/api/v1/pools/p{path}", json=body)
+
+            assert answer.status_code == 201
+            assert (await made.plane.pool("p").job(answer.json()["job_ids"][0])).payload == job["payload"]
 
     async def test_an_empty_list_of_jobs_to_requeue_is_refused(self, api: httpx.AsyncClient) -> None:
         before = (await api.get(f"{JOBS}/one")).json()["job"]["status"]

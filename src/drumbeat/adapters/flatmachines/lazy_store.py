@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from drumbeat.composition.base import private_folder
 from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import AlreadyExists, InvalidSettings
@@ -96,4 +97,4 @@ class LazyStore:
 def _make_folder(url: str) -> None:
     """Create the folder of a SQLite file if it is missing, as FlatMachines' backends do."""
     if url.startswith("sqlite:///"):
-        Path(unquote(url.removeprefix("sqlite:///").partition("?")[0])).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(Path(unquote(url.removeprefix("sqlite:///").partition("?")[0])).parent)

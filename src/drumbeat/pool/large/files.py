@@ -10,6 +10,7 @@ from pathlib import Path
 
 from drumbeat.core.errors import LargeLost, LargeUnavailable
 from drumbeat.pool.large.place import StoredValue, check_key
+from drumbeat.spawn.private import private_folder
 
 _SUFFIX = ".json"
 _BATCH = 100  #: values that are listed in one call of a thread
@@ -29,7 +30,7 @@ class FilePlace:
         path = self._root / key
         part = path.with_name(f"{path.stem}-part{_SUFFIX}")  # a sweep deletes what an interrupted write leaves
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(path.parent)
             with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(data)
                 file.flush()

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -22,8 +23,11 @@ T = TypeVar("T")
 OnLoop = Callable[[Coroutine[Any, Any, str]], Awaitable[str]]
 
 MOST_LARGE = 256 * 1024 * 1024  #: the most bytes of JSON of one large payload or result
-NOTE = "large"  #: name of the note with the store's id, the first part of every key; also of the lease for making the id
+NOTE = "large"  #: name of the note with the store's id, the first part of every key
+LEASE = "large/id"  #: name of the lease for making that id; names of leases without a slash belong to pools
 _ID_LEASE = timedelta(days=1)  #: far longer than it takes to write that note
+_USABLE_ID = re.compile(r"[A-Za-z0-9_-]+")  #: an id that can be part of a key
+_EARLIER_ID = re.compile(r"[0-9a-f]{32}")  #: an id of an earlier version, which was the owner of a lease named ``NOTE``
 _PAUSES = tuple(timedelta(milliseconds=100 * 4**n) for n in range(3))  #: pauses between tries, if the storage does not answer
 _IN_THREAD_ABOVE = 1024 * 1024  #: bytes whose checksum takes about a millisecond
 _AT_ONCE = 8  #: the most values that one push writes at the same time
@@ -117,14 +121,19 @@ class LargeValues:
         return self._identity["id"]
 
     async def _find_store_id(self) -> str:
-        """Read the id of the store, or make it. Processes that do this at the same time get the same id: only one of
-        them acquires a lease, and all of them write the owner of that lease as the id."""
+        """Read the id of the store, or make it. Makes a new one if no value can be written under the id in the store."""
         note = await self.store.notes.find(NOTE)
-        if note is None:
-            proposed = uuid4().hex
-            lease = await self.store.leases.acquire(NOTE, proposed, _ID_LEASE) or await self.store.leases.find(NOTE)
-            note = await self.store.notes.put(NOTE, {"id": proposed if lease is None else lease.owner})
+        if note is None or not _USABLE_ID.fullmatch(str(note.value["id"])):
+            note = await self.store.notes.put(NOTE, {"id": await self._agree_on_id()})
         return str(note.value["id"])
+
+    async def _agree_on_id(self) -> str:
+        """Return an id that is the same in all processes that make one at the same time: only one of them acquires a lease,
+        and all of them take the owner of that lease as the id."""
+        earlier = await self.store.leases.find(NOTE)
+        proposed = earlier.owner if earlier is not None and _EARLIER_ID.fullmatch(earlier.owner) else uuid4().hex
+        lease = await self.store.leases.acquire(LEASE, proposed, _ID_LEASE) or await self.store.leases.find(LEASE)
+        return proposed if lease is None else lease.owner
 
     @cached_property
     def _identity(self) -> dict[str, str]:

@@ -94,7 +94,7 @@ class Claims:
         if not await self.jobs.wait_alone(self.pool_id):
             return False
         owner = f"{self.holder.worker_id} {self.holder.instance}"
-        return await self.leases.acquire(f"{self.pool_id}/alone", owner, self.lease * 3) is not None
+        return await self.leases.acquire(f"alone/{self.pool_id}", owner, self.lease * 3) is not None
 
     async def held(self) -> Sequence[Job]:
         """Read from the store which jobs this worker holds."""

@@ -15,6 +15,8 @@ from drumbeat.store.contract.given import (
     Elapse,
     Given,
     active,
+    added,
+    joining,
     lost,
     moved,
     new_pool,
@@ -233,6 +235,28 @@ class ClaimContract(Given):
         assert (settled.stale, settled.claimed) == ((), ())
         assert [*await store.queue.claim(claiming(pool, worker.holder, limit=5))] == []
         assert (await store.jobs.get(held.job_id)).status is JobStatus.DONE
+
+    @pytest.mark.parametrize("again", ["only spawned", "joined"])
+    @pytest.mark.parametrize("options", [{}, {"group": "g", "group_limit": 9}], ids=["plain", "of a group"])
+    async def test_the_process_of_an_earlier_worker_with_the_same_id_claims_nothing(
+        self, store: Store, pool: PoolRow, again: str, options: dict[str, Any]
+    ) -> None:
+        """Its pool was deleted and created again while it did not answer, and the id is another process's now."""
+        old = await lost(store, pool)
+        await store.pools.delete(pool.pool_id)
+        pool = await store.pools.create(pool)
+        await pushed(store, pool, "left", **options)
+        if again == "joined":
+            await store.membership.join(joining(pool.pool_id, W1, "i2"))
+        else:
+            await added(store, pool)
+        new = holder(pool, W1, "i2" if again == "joined" else "")
+
+        settled = await store.queue.settle(old.holder, [], claiming(pool, old.holder, limit=5))
+
+        assert (settled.stale, settled.claimed) == ((), ())
+        assert [*await store.queue.claim(claiming(pool, old.holder, limit=5))] == []
+        assert [job.payload for job in await store.queue.claim(claiming(pool, new, limit=5))] == ["left"]
 
     async def test_an_active_worker_is_given_jobs(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)

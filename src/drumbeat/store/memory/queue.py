@@ -156,7 +156,8 @@ class MemoryQueue(MemoryTable):
         worker = holder_pool.workers.get(claiming.holder.worker_id) if holder_pool else None
         paused = rows.pool.paused_until is not None and rows.pool.paused_until > self.state.now()
         leaving = worker is not None and not (worker.is_live and stays(worker))
-        return claiming.limit > 0 and not paused and not leaving
+        replaced = worker is not None and claiming.holder.instance not in ("", worker.instance)
+        return claiming.limit > 0 and not paused and not leaving and not replaced
 
     def _settle(self, holder: Holder, verdict: JobOutcome) -> bool:
         """Record a job's outcome; return False if this worker no longer holds the job."""

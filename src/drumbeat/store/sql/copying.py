@@ -325,7 +325,7 @@ def _release(name: int, released: int, expires_at: int, pool_ids: frozenset[str]
     def change(row: tuple[Any, ...]) -> tuple[Any, ...]:
         if row[name] == STORE_ID:
             return _with(row, {released: 1, expires_at: 0})
-        if row[name].removesuffix("/alone") not in pool_ids:
+        if row[name].removeprefix("alone/") not in pool_ids:
             return row
         return _with(row, {released: 1})
 

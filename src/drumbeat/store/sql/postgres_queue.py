@@ -300,7 +300,7 @@ def _settle(
 
 def _claim_under_lock(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
     yield "lock_groups", {"pool_id": values["pool_id"]}
-    gate = yield "claim_gate", {name: values[name] for name in ("pool_id", "holder_pool", "worker_id")}
+    gate = yield "claim_gate", {name: values[name] for name in ("pool_id", "holder_pool", "worker_id", "instance")}
     if not gate or not gate[0]["may_claim"]:
         return ()
     return (yield from claim_limited({**values, "now": gate[0]["now"]}))

@@ -1,5 +1,6 @@
 """API for jobs: push, list, show, explain, send events, cancel and requeue."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -46,7 +47,7 @@ def _links() -> dict[int | str, dict[str, Any]]:
 @router.post(_JOBS, status_code=201, operation_id="push_job", responses={**_links(), **problems(404, 409)})
 async def push_job(pool_id: Id, body: JobToPush, state: State, response: Response) -> Pushed:
     """Push a job. The pool is created if it does not exist."""
-    ids = await _push(state, pool_id, [_job(body)])
+    ids = await _push(state, pool_id, [body])
     set_location(response, f"{PREFIX}/pools/{quote(pool_id, safe='')}/jobs/{quote(ids[0], safe='')}")
     return Pushed(job_ids=ids)
 
@@ -54,16 +55,17 @@ async def push_job(pool_id: Id, body: JobToPush, state: State, response: Respons
 @router.post(f"{_JOBS}/many", status_code=201, operation_id="push_jobs", responses={**_links(), **problems(404, 409)})
 async def push_jobs(pool_id: Id, body: NewJobs, state: State) -> Pushed:
     """Push several jobs in one request. On an error, none of them is pushed."""
-    return Pushed(job_ids=await _push(state, pool_id, [_job(each) for each in body.jobs]))
+    return Pushed(job_ids=await _push(state, pool_id, body.jobs))
 
 
-def _job(body: JobToPush) -> PushedJob:
+def _job(body: JobToPush, most_bytes: int) -> PushedJob:
     given = body.model_dump(exclude_unset=True, exclude={"payload"})
-    return new_job(body.payload, **{name: value for name, value in given.items() if value is not None})
+    return new_job(body.payload, most_bytes, **{name: value for name, value in given.items() if value is not None})
 
 
-async def _push(state: AppState, pool_id: str, jobs: list[PushedJob]) -> list[str]:
-    ids = await state.plane.pool(pool_id).push_jobs(jobs)
+async def _push(state: AppState, pool_id: str, bodies: Sequence[JobToPush]) -> list[str]:
+    pool = state.plane.pool(pool_id)
+    ids = await pool.push_jobs([_job(body, pool.most_bytes) for body in bodies])
     await state.work_added(pool_id)
     return list(ids)
 

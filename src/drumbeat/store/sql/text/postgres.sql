@@ -184,7 +184,8 @@ UPDATE drumbeat.jobs SET delayed = 0
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
-                  AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL)) AS may_claim
+                  AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL
+                       OR :instance NOT IN ('', COALESCE(w.instance, '')))) AS may_claim
       FROM drumbeat.pools p WHERE p.pool_id = :pool_id
 ), picked AS MATERIALIZED (
     SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
@@ -221,7 +222,8 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
-                  AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL)) AS may_claim
+                  AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL
+                       OR :instance NOT IN ('', COALESCE(w.instance, '')))) AS may_claim
       FROM drumbeat.pools p WHERE p.pool_id = :pool_id
 ), done AS (
     UPDATE drumbeat.jobs j

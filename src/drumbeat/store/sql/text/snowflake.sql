@@ -362,11 +362,13 @@ SELECT CASE WHEN kind = 'fleet' OR (kind = 'jobs' AND (GET(PARSE_JSON(policy), '
 @if_any DELETE FROM workers WHERE pool_id = :pool_id AND worker_id IN (:chosen...);
 
 -- name: claim_gate
--- Whether the worker may claim jobs of the pool, and whether the pool has due delayed jobs or limited groups.
+-- Whether the worker may claim jobs of the pool, and whether the pool has due delayed jobs or limited groups. A process that
+-- joined may not claim once its worker's id is another process's; a holder that never joined has no instance.
 SELECT @now AS now,
        CASE WHEN p.paused_until > @now OR (
                 SELECT COUNT(*) FROM workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
-                   AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL)) > 0
+                   AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL
+                        OR :instance NOT IN ('', COALESCE(w.instance, '')))) > 0
             THEN 0 ELSE 1 END AS may_claim,
        (SELECT COUNT(*) FROM (SELECT 1 FROM jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                                  AND j.not_before <= @now LIMIT 1) a) AS due,

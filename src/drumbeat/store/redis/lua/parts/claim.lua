@@ -82,8 +82,9 @@ end
 local function may_claim(pool, claiming, at)
   local paused = call('HGET', key(pool, 'pool'), 'paused_until')
   if paused and tonumber(paused) > at then return false end
-  local worker, home = worker_of(claiming.holder)
-  local status, deadline = unpack(call('HMGET', key(home, 'worker:' .. worker), 'status', 'drain_deadline'))
+  local worker, home, instance = worker_of(claiming.holder)
+  local status, deadline, joined = unpack(call('HMGET', key(home, 'worker:' .. worker), 'status', 'drain_deadline', 'instance'))
+  if status and instance ~= '' and instance ~= joined then return false end
   return not (deadline or status == 'draining' or status == 'terminated' or status == 'error' or status == 'lost')
 end
 

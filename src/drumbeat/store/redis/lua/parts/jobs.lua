@@ -43,9 +43,10 @@ local function held_key(holder)
   return prefix .. 'held:' .. holder
 end
 
+-- The worker, its pool and its process, which is empty for a holder that never joined.
 local function worker_of(holder)
   local parts = cjson.decode(holder)
-  return parts[2], parts[1]
+  return parts[2], parts[1], parts[3]
 end
 
 local function number_of(id)
