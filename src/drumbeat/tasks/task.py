@@ -45,6 +45,7 @@ class Task(TaskFunction, Generic[P, R]):
         self._template = template(self.task_name, options)
         self._unique = options.get("unique", False)
         self.pool = options.get("pool", DEFAULT_POOL)
+        self.store = options.get("store")  #: the store's URL; None: the default store
         self.timing = read_timing(self.task_name, options)  #: when the task is due; None: it is not periodic
         if self._unique is not False:
             check_unique(self.task_name, self._unique, self.parameters.signature.parameters)
@@ -122,7 +123,7 @@ class Task(TaskFunction, Generic[P, R]):
         if outputs and self._unique is not False:
             raise InvalidInput(f"task {self.task_name}: a unique task cannot get the result of another job as an argument")
         new = replace(new, payload={**payload, **output_ids(outputs)})
-        return TaskJob(self, self.pool, self._options.get("store"), new, output_jobs(outputs))
+        return TaskJob(self, self.pool, self.store, new, output_jobs(outputs))
 
     def push_many(self, calls: Iterable[BoundCall[P]]) -> list[PushedJob[R]]:
         """Push one job for each call: all of them, or none. ``send_mail.push_many(send_mail.bind(to) for to in addresses)``"""
@@ -139,7 +140,7 @@ class Task(TaskFunction, Generic[P, R]):
         return Task(self.function, {**self._options, **options}, self.task_name)
 
     def _queue(self) -> TaskQueue:
-        return queues.find(self._options.get("store"))
+        return queues.find(self.store)
 
     def _push(self, jobs: Sequence[NewJob]) -> PushedJob[R]:
         queue = self._queue()
