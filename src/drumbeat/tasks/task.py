@@ -28,9 +28,14 @@ V = TypeVar("V")  #: what the function itself returns: for an async one a corout
 class BoundCall(Generic[P]):
     """A task with the arguments of one call, checked and ready to push."""
 
-    def __init__(self, task_name: str, payload: Any) -> None:
-        self.task_name = task_name
+    def __init__(self, task: "Task[P, Any]", payload: Any) -> None:
+        self.task_name = task.task_name
         self.payload = payload
+        self._task = task
+
+    def new_job(self) -> NewJob:
+        """Return the job of this call, with the task's options."""
+        return self._task.new_jobs([self.payload])[0]
 
 
 class Task(TaskFunction, Generic[P, R]):
@@ -110,7 +115,11 @@ class Task(TaskFunction, Generic[P, R]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[P]:
         """Return a call of this task with these arguments, for ``push_many``. Raises InvalidInput like ``push``."""
-        return BoundCall(self.task_name, self.payload(args, kwargs))
+        return BoundCall(self, self.payload(args, kwargs))
+
+    def new_jobs(self, payloads: Sequence[Any]) -> Sequence[NewJob]:
+        """Return jobs with these payloads and the task's options."""
+        return self._with_keys(payloads, self._template)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> TaskJob[R]:
         """Return a job that calls the function with these arguments, as part of a workflow: ``fetch.job(url).then(count)``.
@@ -119,7 +128,7 @@ class Task(TaskFunction, Generic[P, R]):
         """
         plain_args, plain_kwargs, outputs = with_outputs(args, kwargs)
         payload = self.payload(plain_args, plain_kwargs)
-        [new] = self._with_keys([payload], self._template)
+        [new] = self.new_jobs([payload])
         if outputs and self._unique is not False:
             raise InvalidInput(f"task {self.task_name}: a unique task cannot get the result of another job as an argument")
         new = replace(new, payload={**payload, **output_ids(outputs)})
@@ -163,7 +172,7 @@ class Task(TaskFunction, Generic[P, R]):
                 name = self.function.__name__
                 raise InvalidInput(f"task {self.task_name}: expected calls made with {name}.bind(…), got {call!r}")
             payloads.append(call.payload)
-        return self._with_keys(payloads, self._template)
+        return self.new_jobs(payloads)
 
     def _with_keys(self, payloads: Sequence[Any], like: NewJob) -> Sequence[NewJob]:
         if self._unique is False:
