@@ -167,6 +167,14 @@ def test_only_a_task_can_come_then(given: Any) -> None:
             before.then(given)
 
 
+def test_a_result_that_is_not_known_yet_cannot_be_part_of_a_text() -> None:
+    output = note.job("a").output
+
+    for write in (lambda: f"{output}", lambda: f"{output:>9}", lambda: "%s" % output, lambda: str(output)):  # noqa: UP031
+        with pytest.raises(InvalidInput, match=r"^<result of <job .*note>> is not known yet, so it cannot be part of a text;"):
+            write()
+
+
 def test_what_is_wrong_with_a_group_is_said() -> None:
     with pytest.raises(InvalidInput, match=r"^callback: expected a job of a task, .* got <task .*; .* write group\(…\)\.then"):
         drumbeat.group(add.job(1), callback=total)  # type: ignore[call-overload]

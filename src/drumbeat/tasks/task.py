@@ -146,6 +146,11 @@ class Task(TaskFunction, Generic[P, R]):
 
     def with_options(self, **options: Unpack[PushOptions]) -> "Task[P, R]":
         """Return this task with other options: ``send_mail.with_options(priority=9).push("a@x")``. Raises InvalidInput."""
+        if "name" in options:
+            raise InvalidInput(
+                f"task {self.task_name}: expected options of its jobs, got name, which workers know the task by; make another task "
+                f"of the function: task({self.function.__name__}, name=…)"
+            )
         return Task(self.function, {**self._options, **options}, self.task_name)
 
     def _queue(self) -> TaskQueue:
