@@ -282,7 +282,7 @@ def test_a_generator_cannot_be_a_task(of: Any) -> None:
 
 
 def test_the_name_of_a_task_cannot_be_changed_with_its_options() -> None:
-    with pytest.raises(InvalidInput, match=r"^task tasks\.examples\.add: .* got name, .*: task\(add, name=…\)$"):
+    with pytest.raises(InvalidInput, match=r"^task tasks\.examples\.add: .* got name, .*: task\(name=…\)\(add\)$"):
         untyped(add).with_options(name="other")
 
 

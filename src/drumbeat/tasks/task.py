@@ -148,8 +148,8 @@ class Task(TaskFunction, Generic[P, R]):
         """Return this task with other options: ``send_mail.with_options(priority=9).push("a@x")``. Raises InvalidInput."""
         if "name" in options:
             raise InvalidInput(
-                f"task {self.task_name}: expected options of its jobs, got name, which workers know the task by; make another task "
-                f"of the function: task({self.function.__name__}, name=…)"
+                f"task {self.task_name}: expected options of its jobs, got name, by which workers know the task; make another "
+                f"task of the function: task(name=…)({self.function.__name__})"
             )
         return Task(self.function, {**self._options, **options}, self.task_name)
 

@@ -42,8 +42,8 @@ class TaskFunction:
             raise InvalidInput(f"expected a function as a task, got {short_repr(function)}; put @task above a def")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidInput(
-                f"expected a function that returns its result as a task, got the generator {function.__qualname__}; return a list, "
-                "or push a job for each item"
+                f"expected a function that returns its result as a task, got the generator {function.__qualname__}; "
+                "return a list, or push a job for each item"
             )
         self.function = function
         self.module = _module_name(function)
@@ -149,7 +149,7 @@ class TaskFunction:
 
 
 def _check_keys(value: Any, path: str) -> None:
-    """Raise InvalidInput for a dict with a key that is no text and no number, or with two keys that are the same text in JSON."""
+    """Raise InvalidInput for a dict with a key that is neither text nor a number, or with keys that JSON makes the same."""
     if isinstance(value, dict):
         for key, each in value.items():
             if not isinstance(key, str):
@@ -163,7 +163,8 @@ def _check_keys(value: Any, path: str) -> None:
 
 
 def _check_number(key: Any, value: Mapping[Any, Any], path: str) -> None:
-    """Raise InvalidInput unless ``key``, which is no text, is a number, and the dict ``value`` has not the same number as text."""
+    """Check a key of the dict ``value`` that is no text. Raises InvalidInput unless it is a number that is not also there as
+    text."""
     if key is None or isinstance(key, bool):
         raise InvalidInput(f"expected the keys of {path} to be text or numbers, got {key}")
     text = str(int(key)) if isinstance(key, int) else float.__repr__(key)
