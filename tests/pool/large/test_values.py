@@ -510,7 +510,7 @@ async def test_a_sweep_keeps_an_expired_result_that_a_poisoned_child_needs_once_
     await pool.update(result_ttl=timedelta(hours=1))
     parent = await pool.push(1, type="big")
     child = await pool.push(2, type="total", after=[parent], max_attempts=1)
-    handlers = {"big": lambda: BIG, "total": total}
+    handlers: dict[str, Any] = {"big": lambda: BIG, "total": total}
     await pool.run_until_empty(handlers)
     await clock.advance(2 * DAY)
     age(place, clock)
