@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import drumbeat
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.pool.worker.context import JobContext
@@ -96,3 +97,27 @@ async def test_a_pool_that_never_empties_is_given_up() -> None:
 
         with pytest.raises(InvalidInput, match="after 5 attempts"):
             await papers.run_until_empty(again, most=5)
+
+
+@drumbeat.task(unique=True, max_attempts=2, name="send")
+def send(to: str, subject: str = "hello") -> str:
+    if to == "nobody":
+        raise ConnectionError("no such mailbox")
+    return f"{to}: {subject}"
+
+
+async def test_a_call_of_a_task_is_pushed_with_the_tasks_options() -> None:
+    async with pool() as jobs:
+        first, same = [await jobs.push(send.bind("a@x")) for _ in range(2)]
+        later = await jobs.push(send.bind("b@x", subject="hi"), delay=3600)
+        await jobs.push(send.with_options(max_attempts=3).bind("nobody"))
+        began = jobs.clock.now()
+
+        ran = await jobs.run_until_empty(send)
+
+        assert first == same != later
+        assert [each.result for each in ran if each.outcome is AttemptOutcome.DONE] == ["a@x: hello", "b@x: hi"]
+        assert [each.job.type for each in ran if each.outcome is AttemptOutcome.FAILED] == ["send"] * 3
+        assert jobs.clock.now() - began == timedelta(hours=1)
+        with pytest.raises(InvalidInput, match="unknown option 'prio'"):
+            await jobs.push(send.bind("a@x"), prio=1)

@@ -34,6 +34,7 @@ class BlockingSchedules(Protocol):
         missed: MissedTicks | str = MissedTicks.ONCE,
         exist_ok: bool = False,
         module: str | None = None,
+        file: str | None = None,
         **options: Unpack[NewJobOptions],
     ) -> JobSchedule: ...
 
@@ -47,7 +48,7 @@ class BlockingSchedules(Protocol):
 
     def remove(self, name: str) -> None: ...
 
-    def remove_undefined(self, module: str, defined: Sequence[str]) -> Sequence[str]: ...
+    def remove_undefined(self, is_undefined: Callable[[JobSchedule], bool]) -> Sequence[str]: ...
 
 
 class BlockingPoolOperations(Protocol):

@@ -7,7 +7,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, JobStatus
 from drumbeat.core.job_step import JobStep, NewStep
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.pool.job_options import new_job
 from drumbeat.pool.own_transaction import stale_write
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.schedules.tick_pusher import TickPusher
@@ -29,6 +30,7 @@ from drumbeat.store.interface import ClaimRequest, Store
 from drumbeat.store.memory import MemoryStore
 from drumbeat.tasks.immediate import ImmediateQueue
 from drumbeat.tasks.queue import queues
+from drumbeat.tasks.task import BoundCall
 
 __all__ = ["ManualClock", "Ran", "TestPool", "immediate", "pool"]
 
@@ -86,6 +88,15 @@ class TestPool(Pool):
         super().__init__(store, clock, name, "test", plugins=plugins)
         self.store = store
         self.clock = clock
+
+    async def push(self, payload: Any, **options: Any) -> JobId:
+        """Push one job, like ``Pool.push``. A bound call of a task, such as ``send.bind("a@x")``, is pushed with the options of
+        the task, of which ``options`` replace some."""
+        if not isinstance(payload, BoundCall):
+            return await super().push(payload, **options)
+        given = new_job(None, **options)
+        job = replace(payload.new_job(), **{name: getattr(given, name) for name in options})
+        return (await self.push_jobs([job]))[0]
 
     async def push_due(self) -> None:
         """Push the jobs of the pool's schedules that are due by the clock of this pool, as workers do."""

@@ -225,6 +225,19 @@ def test_tasks_run_in_child_processes_too(shop: Shop, connection: drumbeat.clien
     assert result[1] != os.getpid()
 
 
+@pytest.mark.parametrize("executor", ["async", "threads", "processes"])
+def test_a_task_that_a_task_pushes_goes_to_the_workers_store(shop: Shop, executor: str) -> None:
+    shop.write("shop_q")
+    with drumbeat.connect_blocking(shop.url) as connection:
+        pushed(shop, connection, "shop_q", 7)
+
+        said = ran("pool", "work", "shop_q", "--drain", "--executor", executor, "--store", shop.url, cwd=shop.folder)
+
+        assert said.code == 0, said.errors
+        assert [job.result for job in connection.pool("shipping").list()] == ["7 by rail"]
+    assert not (shop.folder / "drumbeat.db").exists()
+
+
 def test_a_fixed_worker_id_works_at_every_start(shop: Shop, connection: drumbeat.client.BlockingConnection) -> None:
     shop.write("shop_j")
     first = pushed(shop, connection, "shop_j", 1)

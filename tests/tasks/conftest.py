@@ -14,7 +14,7 @@ from servers.redis import RedisServer
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 def every_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreQueue]:
     """The queue of tasks in a new store of each kind."""
-    yield from _used(_address(request, tmp_path), monkeypatch)
+    yield from _used(address(request, tmp_path), monkeypatch)
 
 
 @pytest.fixture
@@ -29,7 +29,8 @@ def _used(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreQueue]:
     queues.close()
 
 
-def _address(request: pytest.FixtureRequest, folder: Path) -> str:
+def address(request: pytest.FixtureRequest, folder: Path) -> str:
+    """Return the URL of a new store of the kind that the fixture is parametrized with."""
     match request.param:
         case "memory":
             return "memory:"

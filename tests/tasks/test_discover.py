@@ -19,6 +19,16 @@ def test_tasks_are_found_by_pool() -> None:
     assert "add" in found["default"]
 
 
+def test_a_copy_of_a_task_for_another_pool_is_found_too(write_module: WriteModule, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import drumbeat\n@drumbeat.task\ndef send(): ...\nurgent = send.with_options(pool='urgent', priority=9)"
+    monkeypatch.syspath_prepend(write_module("two_pools", text).parent)
+
+    assert {pool: [task.task_name for task in tasks] for pool, tasks in tasks_of("two_pools").items()} == {
+        "default": ["two_pools.send"],
+        "urgent": ["two_pools.send"],
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

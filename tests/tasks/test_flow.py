@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -165,6 +166,12 @@ def test_only_a_task_can_come_then(given: Any) -> None:
     for before in (add.job(1), drumbeat.group(add.job(1), add.job(2))):
         with pytest.raises(InvalidInput, match=r"^then: expected a task, such as a function below @drumbeat\.task, got "):
             before.then(given)
+
+
+@pytest.mark.parametrize("write", [str, "{}".format, "{:>9}".format, "page %s".__mod__])
+def test_a_result_that_is_not_known_yet_cannot_be_part_of_a_text(write: Callable[[object], str]) -> None:
+    with pytest.raises(InvalidInput, match=r"^<result of <job .*note>> is not known yet, so it cannot be part of a text;"):
+        write(note.job("a").output)
 
 
 def test_what_is_wrong_with_a_group_is_said() -> None:

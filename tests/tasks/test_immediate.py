@@ -126,3 +126,35 @@ async def test_a_pool_for_tests_runs_tasks_too() -> None:
         ran = await jobs.run_until_empty(add)
 
         assert ([each.result for each in ran], await jobs.result(job_id)) == ([3], 3)
+
+
+@drumbeat.task(max_attempts=2)
+def leave() -> None:
+    raise SystemExit(3)
+
+
+@drumbeat.task(max_attempts=2)
+async def give_up() -> None:
+    raise asyncio.CancelledError
+
+
+@drumbeat.task
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("task", "error"), [(leave, "the handler raised SystemExit: 3"), (give_up, "CancelledError")])
+async def test_a_task_that_leaves_or_gives_up_has_failed_as_in_a_worker(task: drumbeat.Task[[], None], error: str) -> None:
+    with immediate():
+        for pushed in (task.push(), await task.apush()):
+            job = pushed.job()
+            assert (job.status, job.attempts) == (JobStatus.POISONED, 2)
+            assert error in str(job.last_error)
+
+
+async def test_a_test_can_be_cancelled_while_it_awaits_a_task() -> None:
+    with immediate() as queue:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await wait_for_ever.apush()
+        assert queue.jobs == []

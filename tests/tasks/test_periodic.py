@@ -62,16 +62,6 @@ async def test_a_worker_that_starts_again_changes_no_schedule_that_is_the_same(s
     assert await plan.look_at("2026-01-01 01:00") == ["01T0100"]
 
 
-async def test_a_schedule_that_the_code_no_longer_has_is_removed_and_others_stay(store: MemoryStore) -> None:
-    plan = Planned(store)
-    await plan.schedules.add("by hand", every=60)
-    await recorded(plan.schedules, clean, report)
-
-    await recorded(plan.schedules, clean, send)
-
-    assert [each.name for each in await plan.schedules.list()] == ["by hand", "clean"]
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,14 @@ def work(queue: StoreQueue, *tasks: drumbeat.Task[..., Any]) -> None:
 
 def handlers(queue: StoreQueue, pool: str) -> dict[str, str]:
     return dict(queue.loop.run(queue.pool(pool).plan()).handlers)
+
+
+def each_number() -> Iterator[int]:
+    yield 1
+
+
+async def each_number_in_loop() -> AsyncIterator[int]:
+    yield 1
 
 
 def untyped(value: Any) -> Any:
@@ -172,6 +180,13 @@ def test_the_context_is_given_by_annotation_wherever_it_stands(sqlite: StoreQueu
         (lambda: send.push("\ud800"), "expected to to be text that UTF-8 can encode"),
         (lambda: ship.push(Order(1), gift=Order(untyped(object()))), r"expected extra\.gift\.number to be JSON, got object"),
         (lambda: total.push([0] * 600_000), "expected numbers to be at most 1048576 bytes"),
+        (lambda: untyped(total).push({True: 1}), "expected the keys of numbers to be text or numbers, got True"),
+        (
+            lambda: untyped(total).push([{"a": {None: 1}}]),
+            r"expected the keys of numbers\[0\]\.a to be text or numbers, got None",
+        ),
+        (lambda: untyped(total).push({1: 2, "1": 3}), "expected the keys of numbers to differ as text, got 1 and '1'"),
+        (lambda: untyped(total).push({0.5: 2, "0.5": 3}), "expected the keys of numbers to differ as text, got 0.5 and '0.5'"),
         (lambda: untyped(send).push("a", context=None), "unexpected argument 'context'"),
     ],
 )
@@ -243,6 +258,8 @@ def test_a_long_unique_key_is_refused_with_the_tasks_name(sqlite: StoreQueue) ->
         ({"pool": 3}, "expected pool to be text, got 3"),
         ({"pool": ""}, "expected pool to be text, got ''"),
         ({"timeout": -1}, "expected timeout to be"),
+        ({"rate": 10}, "task .*count: expected rate to be a RateLimit or text such as 10/s, 100/m or 5/h, got 10"),
+        ({"rate": RateLimit(count=0, per=timedelta(1))}, "task .*count: expected rate to be a RateLimit"),
     ],
 )
 def test_a_wrong_option_is_refused_where_the_task_is_defined(options: Any, says: str) -> None:
@@ -256,6 +273,23 @@ def test_a_wrong_option_is_refused_where_the_task_is_defined(options: Any, says:
 def test_only_functions_can_be_tasks() -> None:
     with pytest.raises(InvalidInput, match="expected a function as a task, got 3"):
         drumbeat.task(3)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("of", [each_number, each_number_in_loop])
+def test_a_generator_cannot_be_a_task(of: Any) -> None:
+    with pytest.raises(InvalidInput, match=f"as a task, got the generator {of.__name__}; return a list"):
+        drumbeat.task(of)
+
+
+def test_the_name_of_a_task_cannot_be_changed_with_its_options() -> None:
+    with pytest.raises(InvalidInput, match=r"^task tasks\.examples\.add: .* got name, .*: task\(name=…\)\(add\)$"):
+        untyped(add).with_options(name="other")
+
+
+def test_numbers_can_be_keys_of_an_argument(sqlite: StoreQueue) -> None:
+    job = untyped(total).push({1: 2, 1.5: 3, "x": 4}).job()
+
+    assert job.payload["args"] == [{"1": 2, "1.5": 3, "x": 4}]
 
 
 def test_the_pool_is_created_with_the_handler_that_any_worker_can_import(every_store: StoreQueue) -> None:

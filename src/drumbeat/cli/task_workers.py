@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from drumbeat.cli.task_schedules import record_task_schedules
 from drumbeat.client import Mode, WorkPlan, record_handlers, remove_task_handlers
 from drumbeat.composition.plane import ControlPlane, WorkerSummary
 from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
@@ -16,7 +17,6 @@ from drumbeat.core.errors import InvalidInput, NotFound, StoreError
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, is_pool_name
 from drumbeat.tasks.discover import defines_tasks, is_module, is_undefined, meant_module, tasks_of
-from drumbeat.tasks.periodic import record_schedules
 from drumbeat.tasks.task import Task, task_handlers
 
 WorkOnPool = Callable[
@@ -100,7 +100,7 @@ async def _work_on_tasks(
     grace: timedelta | None,
 ) -> Sequence[WorkerSummary]:
     works = [await _pool_work(plane, pool, tasks, changes) for pool, tasks in by_pool.items()]
-    await _record_schedules(plane, module, by_pool)
+    await record_task_schedules(plane, module, [task for tasks in by_pool.values() for task in tasks])
     await _remove_undefined(plane, module, by_pool)
     for work in works:
         print(f"working on pool {work.pool}: {', '.join(work.handlers)}", file=sys.stderr)
@@ -113,12 +113,6 @@ async def _pool_work(plane: ControlPlane, name: str, tasks: Sequence[Task[..., A
     await record_handlers(plane.store, pool, specs)
     plan: WorkPlan = replace(await pool.plan(), **{**changes, "mode": Mode(changes["mode"])})
     return PoolWork(pool=name, plan=plan, handlers=task_handlers(tasks))
-
-
-async def _record_schedules(plane: ControlPlane, module: str, by_pool: Mapping[str, Sequence[Task[..., Any]]]) -> None:
-    """Record the schedules of the module's periodic tasks, and remove from all pools those that it no longer defines."""
-    for pool in await plane.store.pools.list(PoolKind.JOBS):
-        await record_schedules(plane.pool(pool.pool_id).schedules, by_pool.get(pool.pool_id, ()), module)
 
 
 async def _remove_undefined(plane: ControlPlane, module: str, by_pool: Mapping[str, Sequence[Task[..., Any]]]) -> None:

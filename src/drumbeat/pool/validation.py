@@ -45,6 +45,11 @@ def check_text(name: str, value: Any) -> str:
     return _read(name, "text", _text, value)
 
 
+def check_event(name: str, value: Any) -> str:
+    """Check that an argument is the name of an event, which is not empty. Raises InvalidInput."""
+    return _read(name, "the name of an event: text that is not empty", _some_text, value)
+
+
 def checked_text(name: str, value: Any) -> str:
     """Check that an argument is text, and shorten it so that every store accepts it. Raises InvalidInput."""
     return shortened(check_text(name, value))
@@ -109,6 +114,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value
+
+
+def _some_text(value: Any) -> str:
+    if not _text(value):
+        raise ValueError(value)
+    return str(value)
 
 
 def _names(value: Any) -> tuple[str, ...]:

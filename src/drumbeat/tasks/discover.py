@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.tasks.task import Task
+from drumbeat.tasks.task import CallableTask, Task
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -22,20 +22,47 @@ def tasks_of(module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
     Raises InvalidInput if the module cannot be imported, has no task, or has two tasks with the same name.
     """
     found: dict[str, Task[..., Any]] = {}
-    for each in vars(_imported(module)).values():
-        if isinstance(each, Task):
-            other = found.setdefault(each.task_name, each)
-            if other.function is not each.function:
-                raise InvalidInput(
-                    f"module {module!r} has two tasks with the name {each.task_name!r}: {other.handler_name} and "
-                    f"{each.handler_name}; give one of them another name: @task(name=…)"
-                )
+    by_pool: dict[str, dict[str, Task[..., Any]]] = {}
+    _import(module)
+    for each in _tasks_in(module):
+        other = found.setdefault(each.task_name, each)
+        if other.function is not each.function:
+            raise InvalidInput(
+                f"module {module!r} has two tasks with the name {each.task_name!r}: {other.handler_name} and "
+                f"{each.handler_name}; give one of them another name: @task(name=…)"
+            )
+        by_pool.setdefault(each.pool, {}).setdefault(each.task_name, each)
     if not found:
         raise InvalidInput(f"expected a module with tasks, got {module!r}, which has none; put @drumbeat.task above a function")
-    by_pool: dict[str, list[Task[..., Any]]] = {}
-    for task in found.values():
-        by_pool.setdefault(task.pool, []).append(task)
-    return by_pool
+    return {pool: [*tasks.values()] for pool, tasks in by_pool.items()}
+
+
+def defining_module(task: Task[..., Any], module: str) -> str:
+    """Return the module that defines a task of the imported ``module`` at its top level: the module of the task's function, or
+    ``module`` itself if that one has no task of this name, such as for a task that was made by another module's function."""
+    return task.module if any(each.task_name == task.task_name for each in _tasks_in(task.module)) else module
+
+
+def periodic_tasks(module: str) -> dict[tuple[str, str], Task[..., Any]]:
+    """Return the periodic tasks at the top level of an imported module, by pool and name; empty if it was not imported.
+
+    A copy of a task made by ``with_options`` is left out if the module has the task itself, which would run twice otherwise.
+    """
+    tasks = [task for task in _tasks_in(module) if task.timing is not None]
+    decorated = {task.task_name for task in tasks if isinstance(task, CallableTask)}
+    return {
+        (task.pool, task.task_name): task for task in tasks if isinstance(task, CallableTask) or task.task_name not in decorated
+    }
+
+
+def file_of(module: str) -> str | None:
+    """Return the file of an imported module; None if it was not imported, or has no file."""
+    return getattr(sys.modules.get(module), "__file__", None)
+
+
+def _tasks_in(module: str) -> list[Task[..., Any]]:
+    found = sys.modules.get(module)
+    return [] if found is None else [each for each in vars(found).values() if isinstance(each, Task)]
 
 
 def is_undefined(handler: str, module: str, tasks: Iterable[Task[..., Any]]) -> bool:
@@ -60,12 +87,12 @@ def meant_module(text: str) -> str | None:
     return name if name != text and is_module(name) else None
 
 
-def _imported(module: str) -> Any:
+def _import(module: str) -> None:
     if not _MODULE.fullmatch(module):
         meant = meant_module(module)
         raise InvalidInput(f"expected the name of a module, such as {meant or 'app.tasks'}, got {module!r}")
     try:
-        return importlib.import_module(module)
+        importlib.import_module(module)
     except (Exception, SystemExit) as exc:
         raise InvalidInput(f"cannot import module {module!r}: {type(exc).__name__}: {exc}{_place(exc)}") from exc
 

@@ -33,6 +33,12 @@ class ResultOf:
     def __repr__(self) -> str:
         return f"<result of {self.job!r}>"
 
+    def __str__(self) -> str:
+        raise InvalidInput(f"{self!r} is not known yet, so it cannot be part of a text; pass it as an argument of its own")
+
+    def __format__(self, form: str) -> str:
+        return str(self)
+
 
 class TaskJob(Generic[R]):
     """A job of a task before it is pushed, as ``fetch.job(url)`` returns it: a part of a workflow."""

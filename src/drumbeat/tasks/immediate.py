@@ -138,7 +138,7 @@ class ImmediateQueue:
             try:
                 value = task.run(_context(job, parents))
                 job = _done(job, _run_in_thread(value) if task.is_async else value)
-            except Exception as exc:
+            except (Exception, SystemExit, asyncio.CancelledError) as exc:
                 job = self._failed(job, exc)
         self.jobs.append(job)
         return job.job_id
@@ -149,14 +149,16 @@ class ImmediateQueue:
             try:
                 value = task.run(_context(job, parents))
                 job = _done(job, await value if task.is_async else value)
-            except Exception as exc:
+            except (Exception, SystemExit, asyncio.CancelledError) as exc:
+                if isinstance(exc, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 job = self._failed(job, exc)
         self.jobs.append(job)
         return job.job_id
 
-    def _failed(self, job: Job, exc: Exception) -> Job:
+    def _failed(self, job: Job, exc: BaseException) -> Job:
         """Return the job after a failed attempt: pending if it has attempts left, else poisoned."""
-        found, failures = failure(exc), job.failures + 1
+        found, failures = failure(_as_in_worker(exc)), job.failures + 1
         ended = found.fatal or failures >= job.max_attempts or self._raise_errors
         status = JobStatus.POISONED if ended else JobStatus.PENDING
         job = replace(job, failures=failures, last_error=found.error, status=status)
@@ -170,6 +172,16 @@ def _context(job: Job, parents: Sequence[Job]) -> JobContext:
     context = JobContext(job)
     context.ask_parents_by(lambda: parents)
     return context
+
+
+def _as_in_worker(exc: BaseException) -> BaseException:
+    return RuntimeError(f"the handler raised SystemExit: {exc}") if isinstance(exc, SystemExit) else exc
+
+
+def _is_cancelled() -> bool:
+    """Whether the test itself is being cancelled, and not just the task."""
+    test = asyncio.current_task()
+    return test is not None and test.cancelling() > 0
 
 
 def _done(job: Job, value: Any) -> Job:

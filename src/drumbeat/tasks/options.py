@@ -53,7 +53,7 @@ def template(name: str, options: Mapping[str, Any]) -> NewJob:
     """Return the template of a task's jobs. Raises InvalidInput that names an unknown or wrong option."""
     fields = {option: value for option, value in options.items() if option not in _OTHER_OPTIONS}
     if "rate" in options:
-        fields["group_rate"] = _rate(options["rate"])
+        fields["group_rate"] = _rate(name, options["rate"])
     if fields.keys() & {"group_rate", "group_limit"}:
         fields.setdefault("group", name)
     if unknown := sorted(fields.keys() - _FIELDS):
@@ -65,7 +65,8 @@ def template(name: str, options: Mapping[str, Any]) -> NewJob:
     try:
         return new_job(None, type=name, **fields)
     except InvalidInput as exc:
-        raise InvalidInput(f"task {name}: {exc}") from exc
+        problem = str(exc).replace("group_rate", "rate") if "rate" in options else str(exc)
+        raise InvalidInput(f"task {name}: {problem}") from exc
 
 
 def check_unique(name: str, unique: Any, parameters: Mapping[str, inspect.Parameter]) -> bool | str:
@@ -131,12 +132,14 @@ def _typed_key(name: str, unique: str, arguments: Mapping[str, Any], converts: M
         ) from exc
 
 
-def _rate(value: Any) -> Any:
-    if not isinstance(value, str):
+def _rate(name: str, value: Any) -> Any:
+    if isinstance(value, RateLimit | Mapping):
         return value
-    found = re.fullmatch(r"([0-9]{1,9})/([smhd])", value.strip())
+    found = re.fullmatch(r"([0-9]{1,9})/([smhd])", value.strip()) if isinstance(value, str) else None
     if found is None or int(found[1]) < 1:
-        raise InvalidInput(f"expected rate to be a RateLimit or text such as 10/s, 100/m or 5/h, got {value!r}")
+        raise InvalidInput(
+            f"task {name}: expected rate to be a RateLimit or text such as 10/s, 100/m or 5/h, got {short_repr(value)}"
+        )
     return RateLimit(count=int(found[1]), per=_RATE_UNITS[found[2]])
 
 

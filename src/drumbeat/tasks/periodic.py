@@ -1,6 +1,6 @@
 """Periodic tasks: the options ``cron`` and ``every`` of a task, and the schedules that are recorded for them in a pool."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -60,12 +60,9 @@ def _timing(given: Mapping[str, Any]) -> TaskTiming:
     return TaskTiming(cron=cron, every=every, tz=tz, missed=read_missed(given.get("missed", MissedTicks.ONCE)))
 
 
-async def record_schedules(schedules: Schedules, tasks: Sequence[PeriodicTask], module: str) -> Sequence[str]:
+async def record_schedules(schedules: Schedules, tasks: Iterable[PeriodicTask], module: str, file: str | None = None) -> None:
     """Record in a pool the schedule of each periodic task of ``tasks``. Schedules that have not changed stay as they are.
-
-    Removes the schedules that ``module`` once defined in this pool and no longer defines. Returns the recorded names.
-    """
-    names = []
+    ``module`` defines the tasks, in ``file``."""
     for task in tasks:
         if task.timing is None:
             continue
@@ -73,7 +70,4 @@ async def record_schedules(schedules: Schedules, tasks: Sequence[PeriodicTask], 
         options = {field.name: getattr(job, field.name) for field in fields(NewJob) if field.name not in _NOT_OPTIONS}
         changed = {name: value for name, value in options.items() if value != getattr(_DEFAULTS, name)}
         when: dict[str, Any] = {"cron": timing.cron, "every": timing.every, "tz": timing.tz, "missed": timing.missed}
-        await schedules.add(task.task_name, job.payload, exist_ok=True, module=module, **when, **changed)
-        names.append(task.task_name)
-    await schedules.remove_undefined(module, names)
-    return names
+        await schedules.add(task.task_name, job.payload, exist_ok=True, module=module, file=file, **when, **changed)

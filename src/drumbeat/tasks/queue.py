@@ -16,6 +16,7 @@ from drumbeat.core.job import Job, JobId, NewJob
 from drumbeat.loop_thread import LoopThread, refuse_in_loop
 from drumbeat.pool.flows import WorkflowProgress
 from drumbeat.pool.service import Pool
+from drumbeat.pool.worker.log_context import CURRENT_JOB
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.settings import STORE_VARIABLE
 
@@ -221,11 +222,13 @@ class SharedQueues:
         os.register_at_fork(after_in_child=self._forget)
 
     def find(self, url: str | None) -> TaskQueue:
-        """Return ``replacement`` if set, else the queue of the store at ``url`` (default: DRUMBEAT_STORE or settings file)."""
+        """Return ``replacement`` if set, else the queue of the store at ``url``. Default: in a handler the store of its job,
+        elsewhere that of DRUMBEAT_STORE or the settings file."""
         return self.replacement or self.find_store(url)
 
     def find_store(self, url: str | None) -> StoreQueue:
         """Return the queue of a store, like ``find``, but never ``replacement``."""
+        url = url or _store_of_job()
         key = url or os.environ.get(STORE_VARIABLE) or f"settings of {os.getcwd()}"
         found = self._queues.get(key)
         if found is None:
@@ -247,6 +250,14 @@ class SharedQueues:
     def _forget(self) -> None:
         self._inherited.append(self._queues)
         self._begin()
+
+
+def _store_of_job() -> str | None:
+    """Return the URL of the store of the job whose handler calls this; None outside a handler, and for a store in memory, to
+    which no other connection can be opened."""
+    context = CURRENT_JOB.get()
+    url = None if context is None else context.store_url
+    return None if url is None or url.startswith("memory:") else url
 
 
 def _open(url: str | None) -> StoreQueue:

@@ -28,9 +28,14 @@ V = TypeVar("V")  #: what the function itself returns: for an async one a corout
 class BoundCall(Generic[P]):
     """A task with the arguments of one call, checked and ready to push."""
 
-    def __init__(self, task_name: str, payload: Any) -> None:
-        self.task_name = task_name
+    def __init__(self, task: "Task[P, Any]", payload: Any) -> None:
+        self.task_name = task.task_name
         self.payload = payload
+        self._task = task
+
+    def new_job(self) -> NewJob:
+        """Return the job of this call, with the task's options."""
+        return self._task.new_jobs([self.payload])[0]
 
 
 class Task(TaskFunction, Generic[P, R]):
@@ -45,6 +50,7 @@ class Task(TaskFunction, Generic[P, R]):
         self._template = template(self.task_name, options)
         self._unique = options.get("unique", False)
         self.pool = options.get("pool", DEFAULT_POOL)
+        self.store = options.get("store")  #: the store's URL; None: the default store
         self.timing = read_timing(self.task_name, options)  #: when the task is due; None: it is not periodic
         if self._unique is not False:
             check_unique(self.task_name, self._unique, self.parameters.signature.parameters)
@@ -109,7 +115,11 @@ class Task(TaskFunction, Generic[P, R]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCall[P]:
         """Return a call of this task with these arguments, for ``push_many``. Raises InvalidInput like ``push``."""
-        return BoundCall(self.task_name, self.payload(args, kwargs))
+        return BoundCall(self, self.payload(args, kwargs))
+
+    def new_jobs(self, payloads: Sequence[Any]) -> Sequence[NewJob]:
+        """Return jobs with these payloads and the task's options."""
+        return self._with_keys(payloads, self._template)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> TaskJob[R]:
         """Return a job that calls the function with these arguments, as part of a workflow: ``fetch.job(url).then(count)``.
@@ -118,11 +128,11 @@ class Task(TaskFunction, Generic[P, R]):
         """
         plain_args, plain_kwargs, outputs = with_outputs(args, kwargs)
         payload = self.payload(plain_args, plain_kwargs)
-        [new] = self._with_keys([payload], self._template)
+        [new] = self.new_jobs([payload])
         if outputs and self._unique is not False:
             raise InvalidInput(f"task {self.task_name}: a unique task cannot get the result of another job as an argument")
         new = replace(new, payload={**payload, **output_ids(outputs)})
-        return TaskJob(self, self.pool, self._options.get("store"), new, output_jobs(outputs))
+        return TaskJob(self, self.pool, self.store, new, output_jobs(outputs))
 
     def push_many(self, calls: Iterable[BoundCall[P]]) -> list[PushedJob[R]]:
         """Push one job for each call: all of them, or none. ``send_mail.push_many(send_mail.bind(to) for to in addresses)``"""
@@ -136,10 +146,15 @@ class Task(TaskFunction, Generic[P, R]):
 
     def with_options(self, **options: Unpack[PushOptions]) -> "Task[P, R]":
         """Return this task with other options: ``send_mail.with_options(priority=9).push("a@x")``. Raises InvalidInput."""
+        if "name" in options:
+            raise InvalidInput(
+                f"task {self.task_name}: expected options of its jobs, got name, by which workers know the task; make another "
+                f"task of the function: task(name=…)({self.function.__name__})"
+            )
         return Task(self.function, {**self._options, **options}, self.task_name)
 
     def _queue(self) -> TaskQueue:
-        return queues.find(self._options.get("store"))
+        return queues.find(self.store)
 
     def _push(self, jobs: Sequence[NewJob]) -> PushedJob[R]:
         queue = self._queue()
@@ -162,7 +177,7 @@ class Task(TaskFunction, Generic[P, R]):
                 name = self.function.__name__
                 raise InvalidInput(f"task {self.task_name}: expected calls made with {name}.bind(…), got {call!r}")
             payloads.append(call.payload)
-        return self._with_keys(payloads, self._template)
+        return self.new_jobs(payloads)
 
     def _with_keys(self, payloads: Sequence[Any], like: NewJob) -> Sequence[NewJob]:
         if self._unique is False:

@@ -556,6 +556,33 @@ async def test_a_sweep_keeps_an_expired_result_that_a_child_still_needs(
     assert (await sweep(values)).deleted == 1
 
 
+async def test_a_sweep_keeps_an_expired_result_that_a_poisoned_child_needs_once_it_is_requeued(
+    pool: TestPool, values: LargeValues, place: Path, clock: ManualClock
+) -> None:
+    found: list[int] = []
+
+    async def total(context: JobContext) -> int:
+        size = len((await context.parents())[0].result["text"])
+        found.append(size)
+        if len(found) == 1:
+            raise ValueError("the first time")
+        return size
+
+    await pool.update(result_ttl=timedelta(hours=1))
+    parent = await pool.push(1, type="big")
+    child = await pool.push(2, type="total", after=[parent], max_attempts=1)
+    handlers: dict[str, Any] = {"big": lambda: BIG, "total": total}
+    await pool.run_until_empty(handlers)
+    await clock.advance(2 * DAY)
+    age(place, clock)
+
+    assert (await sweep(values)).deleted == 0
+    await pool.requeue(child)
+    await pool.run_until_empty(handlers)
+    assert found == [5000, 5000]
+    assert (await sweep(values)).deleted == 1
+
+
 @pytest.mark.parametrize("job_id", ["j000000000001", "..", "a/b", "é" * 300, "x" * 500, "a b", "-"])
 def test_a_key_names_its_pool_and_job_in_safe_characters(job_id: str) -> None:
     key = ValueKey(store_id="s", pool_id=PoolId(f"p{job_id}"), job_id=JobId(job_id), name="payload-1")

@@ -142,9 +142,21 @@ async def test_a_module_removes_no_schedule_that_another_module_has_taken_over(a
         await plan.schedules.add(name, every=HOUR, module="a")
     removing = meanwhile(plan, lambda other: other.add("moved", every=HOUR, module="b", exist_ok=True))
 
-    assert await removing.remove_undefined("a", ["kept"]) == ["old"]
+    assert await removing.remove_undefined(lambda each: each.module == "a" and each.name != "kept") == ["old"]
 
     assert [each.name for each in await plan.schedules.list()] == ["kept", "moved"]
+
+
+async def test_a_schedule_that_another_module_adds_unchanged_keeps_its_missed_ticks(any_store: Store) -> None:
+    plan = Planned(any_store)
+    await plan.schedules.add("s", every=HOUR, module="a", file="/srv/a.py")
+
+    plan.go_to("2026-01-01 01:30")
+    await plan.schedules.add("s", every=HOUR, module="b", file="/srv/b.py", exist_ok=True)
+
+    assert await plan.look_at("2026-01-01 01:40") == ["01T0100"]
+    found = (await plan.schedules.get("s")).schedule
+    assert (found.module, found.file) == ("b", "/srv/b.py")
 
 
 async def test_a_schedule_that_cannot_be_read_can_be_removed_or_replaced(any_store: Store) -> None:
@@ -155,6 +167,6 @@ async def test_a_schedule_that_cannot_be_read_can_be_removed_or_replaced(any_sto
 
     await plan.schedules.remove("one")
     await plan.schedules.add("two", every=HOUR, exist_ok=True)
-    await plan.schedules.remove_undefined("a", [])
+    await plan.schedules.remove_undefined(lambda each: each.module == "a")
 
     assert [each.name for each in await plan.schedules.list()] == ["two"]

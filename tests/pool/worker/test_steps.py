@@ -289,6 +289,14 @@ async def test_a_job_receives_one_event_of_each_name(pool: TestPool) -> None:
     assert (ran.error or "").startswith("expected another name of an event, got 'page' again")
 
 
+@pytest.mark.parametrize("name", ["", 5])
+async def test_an_event_without_a_name_is_refused_where_it_is_sent(pool: TestPool, name: Any) -> None:
+    job_id = await pool.push(None)
+
+    with pytest.raises(InvalidInput, match=f"expected the name of an event: text that is not empty, got {name!r}"):
+        await pool.send_event(job_id, name)
+
+
 async def test_steps_may_run_at_the_same_time(pool: TestPool, shelf: Shelf) -> None:
     tries: list[int] = []
 

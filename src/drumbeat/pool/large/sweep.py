@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from drumbeat.core.errors import LargeUnavailable, NotFound
-from drumbeat.core.job import UNFINISHED, Job
+from drumbeat.core.job import Job
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.pool.envelope import open_envelope
 from drumbeat.pool.large.place import ValueKey, parse_key, pool_prefix
 from drumbeat.pool.large.values import LargeValues
 from drumbeat.pool.result_ttl import is_expired
+from drumbeat.store.flow_rules import NEED_PARENTS
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -88,9 +89,10 @@ async def _find_job(values: LargeValues, key: ValueKey) -> Job | None:
 
 
 async def _is_awaited(store: Store, job: Job) -> bool:
-    """Whether an unfinished child may still read this job's result; also True if there are too many children to check."""
+    """Whether a child may still read this job's result: an unfinished one, or a poisoned one once it is requeued. Also True if
+    there are too many children to check."""
     children = await store.jobs.children(job.job_id, _MOST_CHILDREN) if job.has_children else ()
-    return len(children) == _MOST_CHILDREN or any(child.status in UNFINISHED for child in children)
+    return len(children) == _MOST_CHILDREN or any(child.status in NEED_PARENTS for child in children)
 
 
 def _references(job: Job) -> set[str]:

@@ -47,6 +47,7 @@ class JobSchedule:
     options: Mapping[str, Any] = field(default_factory=dict)  #: options of the job, such as type and priority, as JSON
     paused: bool = False
     module: str | None = None  #: the Python module that defines the schedule in code
+    file: str | None = None  #: the file of this module, which tells it from a module of the same name in another application
     since: datetime  #: only ticks after this time count: when the schedule was added or last changed
     anchor: datetime  #: the time from which ``every`` is counted
 
@@ -65,16 +66,16 @@ class JobSchedule:
         return f"{self.cron} ({self.tz or 'UTC'})"
 
     def is_same_as(self, other: "JobSchedule") -> bool:
-        """Whether this and the other schedule push the same jobs at the same times. Pauses and change times do not count."""
-        same = replace(
-            other, paused=self.paused, since=self.since, anchor=self.anchor, payload=self.payload, options=self.options
-        )
+        """Whether this and the other schedule push the same jobs at the same times. Pauses, change times and the module that
+        defines the schedule do not count."""
+        same = replace(other, paused=self.paused, since=self.since, anchor=self.anchor, module=self.module, file=self.file)
+        same = replace(same, payload=self.payload, options=self.options)
         return self == same and _is_same_json([self.payload, self.options], [other.payload, other.options])
 
     def to_json(self) -> dict[str, Any]:
         every = None if self.every is None else self.every.total_seconds()
         fields = {"cron": self.cron, "every": every, "tz": self.tz, "missed": self.missed.value, "payload": self.payload}
-        more = {"options": dict(self.options), "paused": self.paused, "module": self.module}
+        more = {"options": dict(self.options), "paused": self.paused, "module": self.module, "file": self.file}
         return {**fields, **more, "since": self.since.isoformat(), "anchor": self.anchor.isoformat()}
 
 
@@ -222,6 +223,7 @@ def read_schedule(name: str, value: Any) -> JobSchedule:
             options=value["options"],
             paused=value["paused"],
             module=value.get("module"),
+            file=value.get("file"),
             since=datetime.fromisoformat(value["since"]),
             anchor=datetime.fromisoformat(value["anchor"]),
         )

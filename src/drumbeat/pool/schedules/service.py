@@ -81,13 +81,14 @@ class Schedules:
         missed: MissedTicks | str = MissedTicks.ONCE,
         exist_ok: bool = False,
         module: str | None = None,
+        file: str | None = None,
         **options: Any,
     ) -> JobSchedule:
         """Add a schedule that pushes a job with this payload: at the times of ``cron`` in the time zone ``tz``, or at an
         interval of ``every``. ``options`` are those of ``push``, except job_id, run_at, after and after_any.
 
         With ``exist_ok``, a schedule of this name is replaced for all ticks from now on; if it is equal, it stays as it is.
-        ``module``: the Python module that defines the schedule.
+        ``module``: the Python module that defines the schedule, and ``file`` the file of this module.
 
         Raises AlreadyExists; InvalidInput, also for a schedule that is never due.
         """
@@ -101,6 +102,7 @@ class Schedules:
             payload=_as_stored(new_job(payload, MOST_BYTES).payload),
             options=_as_stored(_options(options)),
             module=module,
+            file=file,
             since=now,
             anchor=now.replace(microsecond=0),
         )
@@ -122,7 +124,8 @@ class Schedules:
             except InvalidSettings:
                 return None, given
             if old.is_same_as(given):
-                return old, old
+                is_known = (old.module, old.file) == (given.module, given.file)
+                return old, old if is_known else replace(old, module=given.module, file=given.file)
             return old, replace(given, paused=old.paused, anchor=old.anchor if old.every == given.every else given.anchor)
         if len(names) >= MOST_SCHEDULES:
             raise Refused(f"pool {self._pool_id!r} has {len(names)} schedules, the most that a pool can have; use another pool")
@@ -158,12 +161,11 @@ class Schedules:
         _check_exists(await self._pool(), name)
         await self._store.pools.change(self._pool_id, PoolChange(dropped=_keys([name])))
 
-    async def remove_undefined(self, module: str, defined: Sequence[str]) -> Sequence[str]:
-        """Remove the schedules that this Python module defined before and no longer defines. Returns their names."""
+    async def remove_undefined(self, is_undefined: Callable[[JobSchedule], bool]) -> Sequence[str]:
+        """Remove the schedules for which ``is_undefined`` returns True. Returns their names."""
         while True:
             pool = await self._pool()
-            found = read_schedules(pool)
-            gone = [name for name, schedule in found.items() if schedule.module == module and name not in defined]
+            gone = [name for name, schedule in read_schedules(pool).items() if is_undefined(schedule)]
             if not gone or await self._change(pool, gone, PoolChange(dropped=_keys(gone))):
                 return gone
 

@@ -40,6 +40,11 @@ class TaskFunction:
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         if not inspect.isroutine(function):
             raise InvalidInput(f"expected a function as a task, got {short_repr(function)}; put @task above a def")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidInput(
+                f"expected a function that returns its result as a task, got the generator {function.__qualname__}; "
+                "return a list, or push a job for each item"
+            )
         self.function = function
         self.module = _module_name(function)
         self.task_name = name or f"{self.module}.{function.__qualname__}"
@@ -80,7 +85,9 @@ class TaskFunction:
         """Return the payload of a job that makes this call. Raises InvalidInput, which names the parameter with a bad value."""
         self._check_shape(args, kwargs, "")
         try:
-            return as_json({"args": list(args), "kwargs": dict(kwargs)}, "arguments", most_bytes)
+            payload = as_json({"args": list(args), "kwargs": dict(kwargs)}, "arguments", most_bytes)
+            _check_keys(payload, "arguments")
+            return payload
         except InvalidInput as exc:
             raise self._with_parameter(args, kwargs, most_bytes, exc) from exc
 
@@ -135,10 +142,36 @@ class TaskFunction:
         """Return ``found`` (the error that a payload cannot be sent) with the name of the parameter that causes it."""
         for name, value in self.parameters.signature.bind(*args, **kwargs).arguments.items():
             try:
-                as_json(value, name, most_bytes)
+                _check_keys(as_json(value, name, most_bytes), name)
             except InvalidInput as exc:
                 return InvalidInput(f"task {self.task_name}: {exc}")
         return InvalidInput(f"task {self.task_name}: {found}")
+
+
+def _check_keys(value: Any, path: str) -> None:
+    """Raise InvalidInput for a dict with a key that is neither text nor a number, or with keys that JSON makes the same."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if not isinstance(key, str):
+                _check_number(key, value, path)
+            if isinstance(each, dict | list | tuple):
+                _check_keys(each, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for n, each in enumerate(value):
+            if isinstance(each, dict | list | tuple):
+                _check_keys(each, f"{path}[{n}]")
+
+
+def _check_number(key: Any, value: Mapping[Any, Any], path: str) -> None:
+    """Check a key of the dict ``value`` that is no text. Raises InvalidInput unless it is a number that is not also there as
+    text."""
+    if key is None or isinstance(key, bool):
+        raise InvalidInput(f"expected the keys of {path} to be text or numbers, got {key}")
+    text = str(int(key)) if isinstance(key, int) else float.__repr__(key)
+    if text in value:
+        raise InvalidInput(
+            f"expected the keys of {path} to differ as text, got {key!r} and {text!r}, which are one key in JSON"
+        )
 
 
 def _unknown(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str | None:

@@ -311,7 +311,7 @@ class SqliteDatabase:
         if "locked" in message or "busy" in message:
             return StoreLocked(
                 f"SQLite at {self._path} was locked by another connection for over {self._busy_timeout.total_seconds():g} s; "
-                "try again"
+                "try again; if it was a transaction of your own, push in it with push_on, or after it"
             )
         if "not a database" in message or "malformed" in message:
             return StoreCorrupt(f"expected a SQLite database at {self._path}, got a damaged or different file ({message})")

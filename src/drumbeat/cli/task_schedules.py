@@ -1,0 +1,99 @@
+"""Records the schedules of a module's tasks when its worker starts, and removes those that are no longer defined. Does not
+import Typer or Rich."""
+
+import os
+import shlex
+import sys
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from drumbeat.client import JobSchedule
+from drumbeat.composition.plane import ControlPlane
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.settings import load_settings, store_name
+from drumbeat.tasks.discover import defining_module, file_of, periodic_tasks
+from drumbeat.tasks.periodic import record_schedules
+from drumbeat.tasks.task import Task
+
+
+async def record_task_schedules(plane: ControlPlane, module: str, tasks: Collection[Task[..., Any]]) -> None:
+    """Record the schedules of periodic tasks of the imported ``module``. Then remove, from all pools, the schedules that this
+    module, or one that it imports, no longer defines. Prints what it removes, and what it leaves out."""
+    store = _WorkerStore(plane.settings.store, tasks)
+    for task in tasks:
+        owner = defining_module(task, module)
+        if (task.pool, task.task_name) not in periodic_tasks(owner):
+            continue
+        if store.has(task):
+            await record_schedules(plane.pool(task.pool).schedules, [task], owner, file_of(owner))
+        else:
+            _print(f"task {task.task_name} has another store, so its schedule is not recorded here; start a worker there too")
+    for pool in await plane.store.pools.list(PoolKind.JOBS):
+        await _remove_undefined(plane, pool.pool_id, module, store)
+
+
+class _WorkerStore:
+    """Says which tasks of a module belong to the store of their worker."""
+
+    def __init__(self, url: str, tasks: Iterable[Task[..., Any]]) -> None:
+        self._name = store_name(url)
+        is_named = any(self._is_named_by(task) for task in tasks)
+        self._is_default = not is_named or self._name == store_name(load_settings(os.environ).store)
+
+    def has(self, task: Task[..., Any]) -> bool:
+        """Whether a task belongs to this store. A task that names none belongs to the store of the settings, or to the one
+        that the worker was started with, unless other tasks of the module name that one."""
+        return self._is_default if task.store is None else self._is_named_by(task)
+
+    def _is_named_by(self, task: Task[..., Any]) -> bool:
+        try:
+            return task.store is not None and store_name(task.store) == self._name
+        except (ValueError, InvalidSettings):  # the URL is not valid, as the first push says
+            return False
+
+
+async def _remove_undefined(plane: ControlPlane, pool_id: PoolId, module: str, store: _WorkerStore) -> None:
+    """Remove the schedules of a pool that modules loaded here no longer define. A schedule that an equally named module in
+    another file defined stays: it can belong to another application."""
+    unsure: dict[str, JobSchedule] = {}
+
+    def is_undefined(schedule: JobSchedule) -> bool:
+        owner = schedule.module or ""
+        task = periodic_tasks(owner).get((pool_id, schedule.name))
+        if task is not None and (task.store is None or store.has(task)):
+            return False
+        if schedule.file is None or schedule.file != file_of(owner):
+            if file_of(owner) is not None:
+                unsure[schedule.name] = schedule
+            return _is_deleted(schedule, module)
+        return True
+
+    schedules = plane.pool(pool_id).schedules
+    for name in await schedules.remove_undefined(is_undefined):
+        _print(f"removed the schedule {name} from pool {pool_id}: its module no longer defines it")
+    for name, schedule in unsure.items():
+        _print(_left(pool_id, name, schedule))
+
+
+def _is_deleted(schedule: JobSchedule, module: str) -> bool:
+    """Whether the file that defined a schedule was deleted from the package of the worker's ``module``."""
+    package, dot, _ = module.partition(".")
+    folder = Path(file_of(package) or "").parent
+    if not dot or schedule.file is None or not (schedule.module or "").startswith(f"{package}."):
+        return False
+    return Path(schedule.file).is_relative_to(folder) and not Path(schedule.file).exists()
+
+
+def _left(pool_id: PoolId, name: str, schedule: JobSchedule) -> str:
+    where = f" in {schedule.file}" if schedule.file else ""
+    command = f"drumbeat pool schedule rm {shlex.quote(pool_id)} {shlex.quote(name)}"
+    return (
+        f"pool {pool_id} has the schedule {name} of module {schedule.module}{where}, which is not in "
+        f"{file_of(schedule.module or '')}; if no other application has it, remove it with: {command}"
+    )
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr)
