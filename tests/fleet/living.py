@@ -92,7 +92,7 @@ class Fleet:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.spawner = LivingSpawner(self.store, self.clock, group)
-        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, self.clock)
+        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), self.store, self.clock)
         self.pool_id = PoolId("fleet")
         self.loop = self.controller()
 

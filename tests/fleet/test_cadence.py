@@ -35,7 +35,7 @@ class Cron:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.spawner = FakeSpawner(self.clock)
-        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, self.clock)
+        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), self.store, self.clock)
         self.policy = policy
 
     async def begin(self, jobs: int) -> "Cron":

@@ -53,7 +53,7 @@ async def beaten(clock: VirtualClock, spawner: Spawner, policy: PolicyName) -> N
     wanted = FleetPolicy(policy=policy, min_workers=0, max_workers=10)
     await store.pools.create(pool(POOL, PoolKind.JOBS, PRESETS[PoolKind.FLEET], **wanted.to_json()))
     await store.queue.push(POOL, [NewJob(payload=n) for n in range(40)])
-    plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), store, clock)
+    plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), store, clock)
     loop = plane.fleets.loop(POOL, spawner, wanted.every)
     for _ in range(MINUTES * 2):
         await loop.beat()

@@ -35,7 +35,7 @@ class Rented:
         self.store = MemoryStore(clock)
         self.simulator = simulator
         self.spawner = spawner
-        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, clock)
+        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), self.store, clock)
         self.loop = self.plane.fleets.loop(POOL, spawner, POLICY.every)
         self.worker: Worker | None = None
 

@@ -53,7 +53,7 @@ class Scene:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.spawner = spawner(self.clock)
-        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, self.clock)
+        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), self.store, self.clock)
         self.plane.spawner = lambda engines: self.spawner  # type: ignore[method-assign]
 
     async def open(self) -> "Scene":

@@ -40,7 +40,7 @@ class Controllers:
         self.every = every
         self.clock = VirtualClock()
         self.store = MemoryStore(self.clock)
-        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, self.clock)
+        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), self.store, self.clock)
         self.spawner = Slow(self.clock, takes)
         self.tasks: dict[tuple[PoolId, int], asyncio.Task[None]] = {}
         self.stop = asyncio.Event()

@@ -34,7 +34,7 @@ class Fleets:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.store = MemoryStore(clock)
-        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, clock)
+        self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), self.store, clock)
         self.spawner = FakeSpawner(clock)
         self.plane.spawner = lambda engines: self.spawner  # type: ignore[method-assign]
 

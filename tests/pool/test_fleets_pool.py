@@ -29,7 +29,7 @@ async def scaled(**policy: object) -> Stage:
 
 
 def plane(stage: Stage) -> ControlPlane:
-    return ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), stage.store, stage.clock)
+    return ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), stage.store, stage.clock)
 
 
 async def fleet_beat(stage: Stage) -> BeatReport:

@@ -163,7 +163,7 @@ class World:
             self.lines.remove(line)
 
     async def _control(self, line: Line) -> None:
-        plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), line.store(self.store), self.clock)
+        plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), line.store(self.store), self.clock)
         async with self._spawner(line) as spawner:
             loop = plane.fleets.loop(self.pool_id, spawner, self.every, self.lease)
             while not self.is_broken():
@@ -206,7 +206,7 @@ class World:
                 await fleet.by_hand(chance, chance.choice(live).worker_id)
 
     async def by_hand(self, chance: Random, worker_id: WorkerId) -> None:
-        plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, self.clock)
+        plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), self.store, self.clock)
         if chance.random() < 0.5:
             self.met["drained by hand"] += 1
             await plane.fleet(self.pool_id).drain([] if chance.random() < 0.5 else [worker_id])

@@ -93,7 +93,7 @@ async def test_a_beat_of_a_fleet_without_workers_pushes_the_due_job(monkeypatch:
     policy = FleetPolicy(policy=PolicyName.QUEUE_COVER, min_workers=0, max_workers=4)
     stage = await Stage().open(**policy.to_json())
     await hourly(stage)
-    plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), stage.store, stage.clock)
+    plane = ControlPlane(Settings(store="memory:", state_dir=Path("/dev/null/state")), stage.store, stage.clock)
     monkeypatch.setattr(plane, "spawner", lambda _: stage.spawner)
 
     report = await plane.fleets.beat(POOL)

@@ -11,6 +11,7 @@ from drumbeat.core.beat import NewBeat
 from drumbeat.core.event import FACTS, EventType, NewEvent, Scope, start, stop
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.core.retention import Prunable
 from drumbeat.core.run import Result, RunStatus
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.connections import connection
@@ -303,10 +304,10 @@ class UpkeepContract(Given):
         await elapse(DAY)
         await store.events.append(pool.pool_id, [stop("idle", worker_id=W2)])
 
-        gone = await store.upkeep.prune(MINUTE)
+        gone = await store.upkeep.prune_some(pool.pool_id, Prunable.EVENTS, MINUTE)
 
         late = await joined(store, pool, W1)
-        assert gone["events"] == len(to_one)
+        assert gone.rows == len(to_one)
         assert (await event_types(store, pool.pool_id))[:3] == [(1, "START"), (2, "SET_PHASE"), (8, "STOP")]
         assert [event.type for event in (await store.membership.beat(heartbeat(late))).events] == ["START", "SET_PHASE"]
 
