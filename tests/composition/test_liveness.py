@@ -34,3 +34,5 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_controller(tmp_path: 
 
     alive.renew()
     alive.remove()
+
+    assert (tmp_path / "state").read_text() == "in the way"
