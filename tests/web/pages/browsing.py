@@ -155,7 +155,12 @@ async def browsing(browser: Browser, address: str, viewport: ViewportSize | None
 
 async def opened(page: Page, path: str, heading: str | None = None) -> None:
     """Go to a page and wait until it is there: its own heading shows and its socket is connected."""
-    await page.goto(path)
+    try:
+        await page.goto(path)
+    except Error as exc:
+        if "net::ERR_ABORTED" not in str(exc):
+            raise
+        await page.goto(path)  # the page that the tab showed before was just loading another one
     await page.get_by_role("heading", name=heading, level=1).first.wait_for()
     await page.wait_for_function("() => window.socket === undefined || window.socket.connected")
 
