@@ -140,6 +140,27 @@ LATER = "2100-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
+    "row",
+    [
+        {"ready_at": "2026-01-01T00:00:00Z", "reaped_at": "2026-01-01T00:00:00Z", "worker_id": "w"},
+        {"ready_at": "2026-01-01T00:00:00Z", "reaped_at": "2026-01-01T00:00:00Z"},
+        {"ready_at": "soon", "reaped_at": "2026-01-01T00:00:00Z", "worker_id": "w"},
+    ],
+    ids=["fields are missing", "no name", "no time"],
+)
+async def test_workers_of_the_last_beat_that_cannot_be_read_are_left_out(
+    watched: Watched, row: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = encode(await watched.look())
+    await watched.store.beats.append(POOL, NewBeat(owner="a", epoch=1, view={**kept, "workers": [row]}))
+
+    seen = await watched.look()
+
+    assert "w" not in {worker.worker_id for worker in seen.workers}
+    assert "failed to read the workers of the last beat" in caplog.text
+
+
+@pytest.mark.parametrize(
     ("change", "is_added_up_again"),
     [
         (lambda settled: settled, False),

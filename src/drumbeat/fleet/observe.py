@@ -177,12 +177,17 @@ def last_settled(last: Beat | None, rates: Tariff, now: datetime) -> SettledSpen
 
 
 def _ready_before(last: Beat | None, workers: Sequence[Worker]) -> list[Worker]:
-    """Return the last few workers that became ready of those that the last beat's view has and that were not read again."""
+    """Return the last few workers that became ready of those that the last beat's view has and that were not read again. If
+    they cannot be read, the spawn lag is measured without them."""
     known = {each.worker_id for each in workers}
     rows = ((last.view or {}) if last else {}).get("workers", ())
-    left = [row for row in rows if row.get("ready_at") and row.get("reaped_at") and row["worker_id"] not in known]
-    latest = sorted(left, key=lambda row: datetime.fromisoformat(row["ready_at"]))[-_LAG_FROM:]
-    return msgspec.convert(latest, list[Worker])
+    try:
+        left = [row for row in rows if row.get("ready_at") and row.get("reaped_at") and row["worker_id"] not in known]
+        latest = sorted(left, key=lambda row: datetime.fromisoformat(row["ready_at"]))[-_LAG_FROM:]
+        return msgspec.convert(latest, list[Worker])
+    except (KeyError, ValueError) as exc:  # msgspec's ValidationError is a ValueError
+        log.warning("pool %s: failed to read the workers of the last beat: %s; going on without", last and last.pool_id, exc)
+        return []
 
 
 def _last_number(workers: Sequence[Worker], last: Beat | None) -> int:
