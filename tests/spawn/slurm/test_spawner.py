@@ -12,6 +12,7 @@ from unittest.mock import Mock, patch
 
 import pytest
 
+from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, SpawnAmbiguous, SpawnCause, SpawnFailed, Unanswered
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
@@ -19,6 +20,7 @@ from drumbeat.spawn.interface import InstanceState, Order
 from drumbeat.spawn.slurm import SlurmSettings, SlurmSpawner
 from drumbeat.spawn.slurm.commands import Answered, SlurmCommands, SlurmTimeout
 from drumbeat.spawn.slurm.jobs import JobLabel, SlurmJob
+from drumbeat.spawn.slurm.queue import JobQueue
 
 P, W = PoolId("p"), WorkerId("w")
 REFUSED = "sbatch: error: Batch job submission failed: Invalid partition name specified"
@@ -385,13 +387,14 @@ async def test_files_of_old_starts_are_deleted_unless_a_job_may_run(cluster: Fak
     assert [lock.name.split("-")[2] for lock in tmp_path.glob("shared/*/locks/*")] == ["runs"]
 
 
-async def test_lists_at_the_same_time_share_one_call_of_squeue(spawner: SlurmSpawner, cluster: FakeCluster) -> None:
-    await spawner.list(P)
-    cluster.calls.clear()
+async def test_lists_at_the_same_time_share_one_call_of_squeue(cluster: FakeCluster) -> None:
+    queue = JobQueue(cluster, SystemClock())
+    cluster.add(JobLabel(pool_id=P, worker_id=W, run="r", scope="s"))
 
-    await asyncio.gather(*(spawner.list(P) for _ in range(20)))
+    found = await asyncio.gather(*(queue.jobs() for _ in range(20)))
 
-    assert 1 <= len(cluster.calls) < 10
+    assert cluster.calls == ["squeue", "squeue"], "one for the first caller, and one for those who called after it began"
+    assert [[job.job_id for job in jobs] for jobs in found] == [[1]] * 20
 
 
 async def test_files_are_for_this_user_only(spawner: SlurmSpawner, tmp_path: Path) -> None:
