@@ -67,6 +67,36 @@ def test_a_trigger_is_fired(folder: Path) -> None:
     assert "did nothing: no job is ready" in said.output
 
 
+def test_a_trigger_that_beats_a_fleet_says_what_the_beat_did(folder: Path) -> None:
+    (folder / "triggers.yml").write_text(
+        "triggers: [{name: scale, type: cron, schedule: '* * * * *', machine: fleet_beat, input: {pool_id: gpus}}]"
+    )
+    assert drumbeat("fleet", "create", "gpus", "--policy", "fixed", "--set", "workers=0", cwd=folder).code == 0
+
+    said, as_json = trigger(folder, "fire", "scale"), trigger(folder, "fire", "scale", "--json")
+
+    assert (said.code, said.errors) == (0, "")
+    assert said.output.splitlines() == [
+        "gpus: wanted 0, queued_tasks 0, spawning_workers 0, active_workers 0, terminating_workers 0, total_workers 0",
+        "  did nothing: 0 of 0 workers are here and all are healthy",
+    ]
+    assert (as_json.code, json.loads(as_json.output)["gpus"]["ok"]) == (0, True)
+
+
+def test_a_trigger_whose_fleet_beat_fails_exits_1(folder: Path) -> None:
+    (folder / "triggers.yml").write_text("triggers: [{name: scale, type: cron, schedule: '* * * * *', machine: fleet_beat}]")
+    engines = folder / "engines.toml"
+    engines.write_text('[engines.here]\nkind = "local"\n')
+    assert drumbeat("fleet", "create", "gpus", "--policy", "fixed", "--engine", "here", cwd=folder).code == 0
+    engines.unlink()
+
+    said = trigger(folder, "fire", "scale")
+
+    assert said.code == 1
+    assert "  failed: " in said.output
+    assert "Traceback" not in said.errors
+
+
 def test_lines_are_installed_and_removed_through_the_crontab_command(folder: Path) -> None:
     kept = folder / "kept"
     (folder / "bin").mkdir()

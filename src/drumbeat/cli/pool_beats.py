@@ -86,7 +86,9 @@ def finish(beats: Mapping[str, Any], *, as_json: bool) -> None:
 def _print(pool_id: str, beat: Mapping[str, Any]) -> None:
     summary, actions = dict(beat["summary"]), beat["actions"]
     wanted, why = summary.pop("wanted", None), summary.pop("not_started", None)
-    counts = ", ".join(f"{name} {value}" for name, value in summary.items())
+    alarms, fleet_counts = summary.get("alarms", ()), summary.get("status")
+    shown = summary if fleet_counts is None else {"wanted": wanted, **fleet_counts}
+    counts = ", ".join(f"{name} {value}" for name, value in shown.items())
     say(f"{pool_id}: {counts}" if counts else f"{pool_id}: no summary")
     for action in actions:
         if action.get("cause") != SpawnCause.NO_CAPACITY:
@@ -94,6 +96,8 @@ def _print(pool_id: str, beat: Mapping[str, Any]) -> None:
     if why is not None:
         workers = "1 worker" if wanted == 1 else f"{wanted} workers"
         say(f"  started {summary['spawned']} of {workers}: {why}", style="yellow")
+    for alarm in alarms:
+        say(f"  alarm: {alarm}", style="yellow")
     if beat["why_not"]:
         say(f"  did nothing: {beat['why_not']}")
     if beat["error"]:

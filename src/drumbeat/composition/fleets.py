@@ -376,15 +376,17 @@ async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
 
 
 def outcome_of(report: BeatReport) -> Mapping[str, Any]:
-    """Return a beat's report for a trigger: led, number, summary, actions, error and duration, without the observed state."""
+    """Return a beat's report as JSON, as the answer to the trigger that caused the beat. The observed state is left out."""
     failed = [f"{action['type']}: {action['error']}" for action in report.actions if "error" in action]
     errors = [report.error, report.summary.get("provider_error"), *failed]
+    error = next((each for each in errors if each), None)
     return {
         "led": report.led,
         "beat": report.n,
         "summary": {name: value for name, value in report.summary.items() if name != "state"},
         "actions": [dict(action) for action in report.actions],
         "why_not": report.why_not,
-        "error": next((each for each in errors if each), None),
+        "error": error,
+        "ok": error is None,
         "seconds": report.duration.total_seconds(),
     }

@@ -33,6 +33,7 @@ async def start_machine_workers(firing: Firing, environment: Mapping[str, str]) 
         "actions": [{"type": "Spawn", "worker_id": worker_id, "reason": reason} for worker_id in started],
         "why_not": None if started else reason,
         "error": None,
+        "ok": True,
         "seconds": None,
     }
 
