@@ -35,7 +35,7 @@ class Beats:
                 raise self.fails.pop(0)
         finally:
             self.running -= 1
-        return {firing.pool_id or "all": {"led": True}}
+        return {firing.pool_id or "all": {"led": True, "ok": True}}
 
     @property
     def names(self) -> list[str]:

@@ -42,7 +42,7 @@ async def test_a_signed_request_wakes_the_beat_and_hears_of_it() -> None:
 
     assert beats.asked == [Firing(trigger="hook", pool_id="papers", max_workers=3)]
     assert answer == WebhookAnswer(
-        status=HTTPStatus.OK, body={"trigger": "hook", "repeated": False, "beats": {"papers": {"led": True}}}
+        status=HTTPStatus.OK, body={"trigger": "hook", "repeated": False, "beats": {"papers": {"led": True, "ok": True}}}
     )
 
 
@@ -102,7 +102,7 @@ async def test_a_delivery_whose_beat_failed_may_come_again(error: Exception, sta
     ("beat", "status"),
     [
         ({"led": False, "why_not": "another checker is running"}, HTTPStatus.OK),
-        ({"led": True, "error": "observe: secret"}, HTTPStatus.SERVICE_UNAVAILABLE),
+        ({"led": True, "ok": False, "error": "observe: secret"}, HTTPStatus.SERVICE_UNAVAILABLE),
     ],
 )
 async def test_a_delivery_that_woke_no_beat_of_its_own_may_come_again(beat: dict[str, object], status: HTTPStatus) -> None:
@@ -194,7 +194,7 @@ async def test_over_a_real_socket() -> None:
         first, second = await talk(port, request(), end=False), await talk(port, request())
 
     assert host == "127.0.0.1"
-    assert first == (200, {"trigger": "hook", "repeated": False, "beats": {"papers": {"led": True}}})
+    assert first == (200, {"trigger": "hook", "repeated": False, "beats": {"papers": {"led": True, "ok": True}}})
     assert second == (200, {"trigger": "hook", "repeated": True})
     assert len(beats.asked) == 1
 

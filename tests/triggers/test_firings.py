@@ -16,7 +16,7 @@ FIRING = Firing(trigger="often")
 
 
 async def went_well(_: Firing) -> Mapping[str, Any]:
-    return {"mail": {"actions": [{"type": "Spawn"}, {"type": "Spawn"}], "error": None}}
+    return {"mail": {"actions": [{"type": "Spawn"}, {"type": "Spawn"}], "error": None, "ok": True}}
 
 
 async def failed(_: Firing) -> Mapping[str, Any]:
@@ -45,6 +45,16 @@ async def test_the_last_firing_stands_with_its_time_and_outcome(store: MemorySto
     assert second["seldom"].at - first["seldom"].at == timedelta(minutes=5)
 
 
+async def test_a_firing_whose_actions_failed_did_not_succeed(store: MemoryStore) -> None:
+    async def start_failed(_: Firing) -> Mapping[str, Any]:
+        return {"mail": {"actions": [{"type": "Spawn", "error": "no room"}], "error": None, "ok": False}}
+
+    await run_and_record(store.notes, start_failed, FIRING)
+
+    last = (await last_fired(store.notes))["often"]
+    assert (last.ok, last.outcome) == (False, "mail: 1 action, 1 failed: no room")
+
+
 async def test_a_beat_is_not_undone_by_a_note_that_cannot_be_written(store: MemoryStore) -> None:
     with store.unavailable():
         beats = await run_and_record(store.notes, went_well, FIRING)
@@ -58,6 +68,7 @@ async def test_a_beat_is_not_undone_by_a_note_that_cannot_be_written(store: Memo
     [
         ({}, "no pool found"),
         ({"a": {"actions": [{}]}}, "a: 1 action"),
+        ({"a": {"actions": [{}, {"error": "no room"}, {"error": "x"}]}}, "a: 3 actions, 2 failed: no room"),
         ({"a": {"why_not": "paused"}, "b": {}}, "a: paused; b: nothing to do"),
         ({"a": {"error": "observe: gone", "actions": [{}]}}, "a: failed: observe: gone"),
         ({str(n): {} for n in range(23)}, "; and 3 more"),

@@ -50,7 +50,7 @@ async def test_what_an_event_asks_for(event: Mapping[str, Any], firing: Firing) 
     answer = await ask(event, beats)
 
     assert beats.asked == [firing]
-    assert answer == {"beats": {firing.pool_id or "all": {"led": True}}}
+    assert answer == {"beats": {firing.pool_id or "all": {"led": True, "ok": True}}}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class LastFired:
     """When and with which outcome a trigger last fired, by the store's clock."""
 
     at: datetime
-    ok: bool  #: whether every beat succeeded
+    ok: bool  #: whether every beat and every action in it succeeded
     outcome: str  #: a summary for each pool, or the error
 
 
@@ -34,7 +34,7 @@ async def run_and_record(notes: Notes, run: RunBeats, firing: Firing) -> Mapping
     except DrumbeatError as exc:
         await _note(notes, firing, ok=False, outcome=str(exc))
         raise
-    ok = not any(report.get("error") for report in beats.values())
+    ok = all(report["ok"] for report in beats.values())
     await _note(notes, firing, ok=ok, outcome=outcome_of(beats))
     return beats
 
@@ -58,7 +58,9 @@ def _outcome(report: Mapping[str, Any]) -> str:
         return f"failed: {report['error']}"
     actions = report.get("actions") or ()
     if actions:
-        return f"{len(actions)} action{'s' if len(actions) > 1 else ''}"
+        count = f"{len(actions)} action{'s' if len(actions) > 1 else ''}"
+        failed = [action["error"] for action in actions if "error" in action]
+        return f"{count}, {len(failed)} failed: {failed[0]}" if failed else count
     return str(report.get("why_not") or "nothing to do")
 
 
