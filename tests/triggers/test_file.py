@@ -232,6 +232,15 @@ def test_a_trigger_may_beat_a_fleet() -> None:
     assert (made.firing().machine, made.pool_id, made.max_workers) == ("fleet_beat", "gpus", 3)
 
 
-def test_when_a_fleets_worker_is_lost_its_policy_says() -> None:
-    with pytest.raises(InvalidSettings, match=r"triggers\[0\] \(t\): input.stale_threshold_seconds: .* set heartbeat_timeout"):
-        parse_triggers("triggers: [{name: t, type: in-loop, machine: fleet_beat, input: {stale_threshold_seconds: 5}}]")
+@pytest.mark.parametrize(
+    ("machine", "given", "says"),
+    [
+        ("fleet_beat", "stale_threshold_seconds: 5", "stale_threshold_seconds: .* set heartbeat_timeout"),
+        ("parallelization_checker", "stale_threshold_seconds: 5", "stale_threshold_seconds: .* use stale_worker_reaper"),
+        ("worker.yml", "pool_id: p, stale_threshold_seconds: 5", "stale_threshold_seconds: .* use stale_worker_reaper"),
+        ("stale_worker_reaper", "max_workers: 5", "max_workers: not used by stale_worker_reaper, which starts no workers"),
+    ],
+)
+def test_an_input_that_the_beat_would_ignore_is_refused(machine: str, given: str, says: str) -> None:
+    with pytest.raises(InvalidSettings, match=rf"triggers\[0\] \(t\): input.{says}"):
+        parse_triggers(f"triggers: [{{name: t, type: in-loop, machine: {machine}, input: {{{given}}}}}]")

@@ -61,6 +61,8 @@ async def test_what_an_event_asks_for(event: Mapping[str, Any], firing: Firing) 
         ({"max_workers": True}, "max_workers: expected a whole number"),
         ({"max_workers": -1}, "max_workers: expected a whole number"),
         ({"stale_threshold_seconds": 1e12}, "stale_threshold_seconds: expected"),
+        ({"stale_threshold_seconds": 5}, "stale_threshold_seconds: not used by parallelization_checker"),
+        ({"machine": "stale_worker_reaper", "max_workers": 5}, "max_workers: not used by stale_worker_reaper"),
         ({"pool_id": ""}, "pool_id: expected a pool's name"),
         ({"input": 7}, "input: expected keys and values"),
     ],

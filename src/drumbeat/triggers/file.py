@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from drumbeat.core.cron import parse_schedule, zone
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.plain import short_repr
-from drumbeat.triggers.model import WORK_ADDED, BeatKind, Trigger, TriggerType, WorkerMachine
+from drumbeat.triggers.model import WORK_ADDED, BeatKind, Trigger, TriggerType, WorkerMachine, unused_input
 from drumbeat.user_path import user_path
 from drumbeat.yaml_text import read_yaml
 
@@ -225,16 +225,14 @@ def _worker(entry: Entry) -> WorkerMachine | None:
 
 def _value(entry: Entry) -> Trigger:
     given, worker = entry.input, _worker(entry)
-    if entry.machine == BeatKind.FLEET and given.stale_threshold_seconds is not None:
-        raise InvalidSettings(
-            "input.stale_threshold_seconds: not allowed for fleet_beat, since a fleet's policy says when a worker is lost; "
-            "set heartbeat_timeout in the policy"
-        )
+    machine = BeatKind.CHECKER if worker else BeatKind(entry.machine)
+    if unused := unused_input(machine, given.max_workers, given.stale_threshold_seconds):
+        raise InvalidSettings(f"input.{unused}")
     lost_after, keep_warm = given.stale_threshold_seconds, getattr(entry, "keep_warm_seconds", None)
     return Trigger(
         name=entry.name,
         type=entry.type,
-        machine=BeatKind.CHECKER if worker else BeatKind(entry.machine),
+        machine=machine,
         worker=worker,
         pool_id=given.pool_id,
         max_workers=given.max_workers,

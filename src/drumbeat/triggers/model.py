@@ -73,6 +73,19 @@ class Firing:
         }
 
 
+def unused_input(machine: BeatKind, max_workers: int | None, stale_threshold_seconds: float | None) -> str | None:
+    """Return why a beat would ignore one of its arguments, and what to do; None if it uses all that are given."""
+    if max_workers is not None and machine is BeatKind.REAPER:
+        return f"max_workers: not used by {machine}, which starts no workers; remove it"
+    if stale_threshold_seconds is None or machine is BeatKind.REAPER:
+        return None
+    if machine is BeatKind.FLEET:
+        instead = "a fleet's policy says when a worker is lost; set heartbeat_timeout in the policy"
+    else:
+        instead = f"a pool's heartbeat says when a worker is lost; use {BeatKind.REAPER}, or drumbeat pool create --update --heartbeat"
+    return f"stale_threshold_seconds: not used by {machine}, since {instead}"
+
+
 RunBeats = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: runs the requested beats; returns a report for each pool
 
 

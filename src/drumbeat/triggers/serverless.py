@@ -11,7 +11,7 @@ from drumbeat.core.cron import parse_schedule
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.triggers.deliveries import Deliveries
-from drumbeat.triggers.model import BeatKind, Firing, RunBeats, Trigger
+from drumbeat.triggers.model import BeatKind, Firing, RunBeats, Trigger, unused_input
 
 
 async def answer_event(event: Mapping[str, Any], run: RunBeats, deliveries: Deliveries | None) -> Mapping[str, Any]:
@@ -38,6 +38,8 @@ def firing_of(fields: Mapping[str, Any]) -> Firing:
         raise InvalidInput(f"machine: expected one of {', '.join(BeatKind)}, got {machine!r}")
     lost_after = _number(request, "stale_threshold_seconds")
     max_workers = _number(request, "max_workers")
+    if unused := unused_input(BeatKind(machine), max_workers, lost_after):
+        raise InvalidInput(unused)
     pool_id = request.get("pool_id")
     if pool_id is not None and not (isinstance(pool_id, str) and pool_id):
         raise InvalidInput(f"pool_id: expected a pool's name, got {pool_id!r}")
