@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from drumbeat.core.errors import SpawnCause, SpawnError, SpawnFailed
+from drumbeat.core.pool_settings import PoolSettings
+from drumbeat.core.retention import read_retention
+from drumbeat.settings import Settings
 from drumbeat.spawn.interface import InstanceState
 from drumbeat.spawn.spcs import SpcsSpawner
 from drumbeat.spawn.spcs.session import credentials
@@ -91,6 +94,18 @@ async def test_a_variable_that_may_be_a_secret_has_no_way_without_a_key(account:
         assert await spawner.logs(P, W) == "fast\n"
     assert failed.value.cause is SpawnCause.BAD_REQUEST
     assert SECRET not in str(failed.value)
+
+
+async def test_settings_without_secrets_need_no_key(account: SpcsAccount) -> None:
+    pool = PoolSettings(middleware=("app:Audit",), large="s3://bucket/jobs", max_inline=2048, log_format="json")
+    shared = Settings(store="postgresql://ann@db/app", retention=read_retention("jobs=30d"), pool=pool).for_children()
+    async with SpcsSpawner(
+        settings_of(key_variable="", key_secret=""), shared, "s", connect=connect_to(account, SECRETS)
+    ) as spawner:
+        await spawner.spawn(order(program="echo $DRUMBEAT_MIDDLEWARE $DRUMBEAT_LARGE $DRUMBEAT_MAX_INLINE $DRUMBEAT_LOG_FORMAT"))
+        await until(spawner, InstanceState.EXITED)
+
+        assert await spawner.logs(P, W) == "app:Audit s3://bucket/jobs 2048B json\n"
 
 
 async def test_the_stores_url_is_not_sent_without_a_safe_way(account: SpcsAccount) -> None:

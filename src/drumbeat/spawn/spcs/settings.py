@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.pool_settings import POOL_VARIABLES
 from drumbeat.spawn.spcs.statements import Identifier, identifiers
 
 _CPU = re.compile(r"(\d+(\.\d+)?|\d+m)")
@@ -16,7 +17,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECOND = timedelta(seconds=1)
 _MOST_INTEGRATIONS = 10  #: external access integrations of one service, by Snowflake's limits
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_PUBLIC = ("DRUMBEAT_RETENTION", "DRUMBEAT_REPORT_CLOCK", "DRUMBEAT_STATE_DIR")
+_PUBLIC = ("DRUMBEAT_RETENTION", "DRUMBEAT_REPORT_CLOCK", "DRUMBEAT_STATE_DIR", *POOL_VARIABLES.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
