@@ -209,14 +209,14 @@ class World:
         store, spawner = self.line.store(self.store), self.line.spawner(self.spawner)
         return Orchestrator(store, spawner, self.clock, f"orchestrator-{self._orchestrators}", unwatched)
 
-    async def create(self, plan: RunPlan) -> RunId:
-        config = {"plan": msgspec.to_builtins(plan)}
+    async def create(self, plan: RunPlan, **config: Any) -> RunId:
+        config["plan"] = msgspec.to_builtins(plan)
         self.run_id = await self.service.create_run(None, config, name="simulated", thresholds=self.limits)
         self.loop = self.service.loop(self.run_id, lambda: self.database.probe)
         return self.run_id
 
-    async def begin(self, plan: RunPlan) -> None:
-        await self.create(plan)
+    async def begin(self, plan: RunPlan, **config: Any) -> None:
+        await self.create(plan, **config)
         await self.service.start_run(self.run_id)
 
     def crash(self) -> None:

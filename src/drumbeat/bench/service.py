@@ -218,14 +218,25 @@ class BenchService:
                 prompt = PromptSpawner(spawner, hurry, self._clock)
                 conducting = self._orchestrator(prompt).conduct(run_id, leave, on_beat)
                 status = await race(self._leave_silent(prompt, hurry, leave), conducting)
-        if status in RUN_ENDED and keeps_history(_target(run).get("url")):
-            await self._read_history(run_id, hurry or leave)
-        run = await self._store.runs.get(run_id)
-        if status in RUN_ENDED and (run.config.get("recording") or {}).get("load_into_store"):
-            await self.load_executions(run_id)
-        if status in RUN_ENDED and not (hurry and hurry.is_set()):
-            await self._explain_if_automatic(run)
+        if status in RUN_ENDED:
+            await self._complete(run_id, hurry or leave)
         return status
+
+    async def _complete(self, run_id: RunId, hurry: asyncio.Event) -> None:
+        """After a run's end, add what its template and the settings ask for; if ``hurry`` is set, without waiting for others."""
+        run = await self._store.runs.get(run_id)
+        if keeps_history(_target(run).get("url")):
+            await self._read_history(run_id, hurry)
+        if (run.config.get("recording") or {}).get("load_into_store"):
+            await self._load_recorded(run_id)
+        if not hurry.is_set():
+            await self._explain_if_automatic(await self._store.runs.get(run_id))
+
+    async def _load_recorded(self, run_id: RunId) -> None:
+        try:
+            await self.load_executions(run_id)
+        except DrumbeatError as exc:
+            log.warning("could not load the recorded operations of run %s: %s; try: bench executions --load", run_id, exc)
 
     async def _leave_silent(self, spawner: PromptSpawner, hurry: asyncio.Event, leave: asyncio.Event) -> None:
         """Once ``hurry`` is set, check every few seconds whether the engine answers; if it does not, set ``leave``."""
@@ -272,11 +283,11 @@ class BenchService:
             if isinstance(target, HasWarehouse):
                 await target.set_warehouse(WarehouseSettings(**{name: each for name, each in wanted.items() if name != "name"}))
 
-    async def _read_history(self, run_id: RunId, leave: asyncio.Event | None) -> None:
+    async def _read_history(self, run_id: RunId, leave: asyncio.Event) -> None:
         """Add what the database has recorded about a run's statements to the result of the ended run.
 
         The database records statements with a delay. Waits for late ones, unless ``leave`` is set at the start."""
-        limit = timedelta() if leave is not None and leave.is_set() else HISTORY_LIMIT
+        limit = timedelta() if leave.is_set() else HISTORY_LIMIT
         try:
             whole = whole_row(await self._store.results.list(run_id))
             if whole is not None and whole.enrichment_status == SKIPPED:
@@ -346,14 +357,7 @@ class BenchService:
 
     async def _orchestrate_one(self, run: Run, leave: asyncio.Event, mine: set[RunId]) -> None:
         try:
-            await self._set_warehouse(run)
-            async with self._spawner_of(run) as opened:
-                spawner = opened if engine_of(run) == DEFAULT_ENGINE else PromptSpawner(opened, leave, self._clock)
-                status = await self._orchestrator(spawner).conduct(run.run_id, leave)
-            if status in RUN_ENDED and keeps_history(_target(run).get("url")):
-                await self._read_history(run.run_id, leave)
-            if status in RUN_ENDED and not leave.is_set():
-                await self._explain_if_automatic(await self._store.runs.get(run.run_id))
+            await self.conduct(run.run_id, leave, hurry=leave)
         except DrumbeatError as exc:
             log.warning("stopped controlling run %s: %s; any orchestrator can take it over", run.run_id, exc)
         finally:

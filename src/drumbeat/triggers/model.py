@@ -82,7 +82,7 @@ def unused_input(machine: BeatKind, max_workers: int | None, stale_threshold_sec
     if machine is BeatKind.FLEET:
         instead = "a fleet's policy says when a worker is lost; set heartbeat_timeout in the policy"
     else:
-        instead = f"a pool's heartbeat says when a worker is lost; use {BeatKind.REAPER}, or drumbeat pool create --update --heartbeat"
+        instead = f"a pool's heartbeat says when a worker is lost; set that, or use {BeatKind.REAPER}"
     return f"stale_threshold_seconds: not used by {machine}, since {instead}"
 
 

@@ -13,6 +13,7 @@ from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT, Records, 
 from drumbeat.bench.results.execution_pages import ExecutionQuery, read_executions
 from drumbeat.bench.results.executions import load_executions
 from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.run import ExecutionFile, Run, RunId
 from drumbeat.core.worker import WorkerId
@@ -102,6 +103,17 @@ async def test_failed_operations_are_found_by_class_as_the_database_tells_them_a
         found = await read_executions(store, RUN, ExecutionQuery(**asked))
 
     assert [each.n for each in found] == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"not Parquet", b"PAR1 cut"])
+async def test_a_damaged_file_is_named(store: Store, tmp_path: Path, content: bytes) -> None:
+    [file] = written(tmp_path, 10)
+    await store.results.add_file(file)
+    Path(file.path).write_bytes(content)
+
+    for read in (load_executions(store, RUN), read_executions(store, RUN, ExecutionQuery())):
+        with pytest.raises(InvalidInput, match=f"got {file.path}, which cannot be read .*; restore it, or delete it"):
+            await read
 
 
 async def test_files_of_other_hosts_are_named(store: Store, tmp_path: Path) -> None:

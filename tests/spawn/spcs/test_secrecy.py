@@ -102,7 +102,9 @@ async def test_settings_without_secrets_need_no_key(account: SpcsAccount) -> Non
     async with SpcsSpawner(
         settings_of(key_variable="", key_secret=""), shared, "s", connect=connect_to(account, SECRETS)
     ) as spawner:
-        await spawner.spawn(order(program="echo $DRUMBEAT_MIDDLEWARE $DRUMBEAT_LARGE $DRUMBEAT_MAX_INLINE $DRUMBEAT_LOG_FORMAT"))
+        await spawner.spawn(
+            order(program="echo $DRUMBEAT_MIDDLEWARE $DRUMBEAT_LARGE $DRUMBEAT_MAX_INLINE $DRUMBEAT_LOG_FORMAT")
+        )
         await until(spawner, InstanceState.EXITED)
 
         assert await spawner.logs(P, W) == "app:Audit s3://bucket/jobs 2048B json\n"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from drumbeat.bench.driver.samples import Classify
-from drumbeat.bench.results.executions import classify_of, execution_of, is_here, numbered, statements_of
+from drumbeat.bench.results.executions import classify_of, execution_of, is_here, numbered, reading, statements_of
 from drumbeat.core.run import Execution, ExecutionFile, RunId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.interface import ExecutionOrder, Store
@@ -70,7 +70,8 @@ def _page(files: Sequence[ExecutionFile], query: ExecutionQuery, classify: Class
 
 
 def _first_rows(file: ExecutionFile, first: int, query: ExecutionQuery, classify: Classify) -> Iterator[_Found]:
-    table = pq.read_table(file.path)
+    with reading(file):
+        table = pq.read_table(file.path)
     table = table.append_column("n", pa.array(range(first, first + table.num_rows), pa.int64()))
     chosen = _chosen(table, query, classify)
     by, direction = ("duration_us", "descending") if query.order == "duration_ms" else ("started_at", "ascending")

@@ -3,10 +3,12 @@
 import logging
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drumbeat.bench.driver.samples import Classify
@@ -87,10 +89,23 @@ def _executions(
     run_id: RunId, file: ExecutionFile, first: int, texts: dict[str, str], classify: Classify
 ) -> Iterator[Execution]:
     number = first
-    for batch in pq.ParquetFile(file.path).iter_batches(_BATCH):
-        for row in batch.to_pylist():
-            yield execution_of(run_id, file, number, row, texts, classify)
-            number += 1
+    with reading(file):
+        for batch in pq.ParquetFile(file.path).iter_batches(_BATCH):
+            for row in batch.to_pylist():
+                yield execution_of(run_id, file, number, row, texts, classify)
+                number += 1
+
+
+@contextmanager
+def reading(file: ExecutionFile) -> Iterator[None]:
+    """Raise InvalidInput if the block fails to read the file because it is damaged or was deleted meanwhile."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as exc:
+        raise InvalidInput(
+            f"expected a Parquet file with recorded operations, got {file.path}, which cannot be read ({exc}); restore it, or "
+            "delete it to see the operations in the other files"
+        ) from exc
 
 
 def execution_of(
