@@ -223,7 +223,7 @@ class BenchService:
         return status
 
     async def _complete(self, run_id: RunId, hurry: asyncio.Event) -> None:
-        """After a run's end, add what its template and the settings ask for; if ``hurry`` is set, without waiting for others."""
+        """After a run's end, add what its template and the settings ask for; if ``hurry`` is set, do not wait for others."""
         run = await self._store.runs.get(run_id)
         if keeps_history(_target(run).get("url")):
             await self._read_history(run_id, hurry)

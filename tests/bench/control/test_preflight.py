@@ -50,6 +50,12 @@ async def looked_at(template: dict[str, Any], target: Target | None = None) -> P
             10,
             500,
         ),
+        (
+            {"load_mode": "QPS", "starting_threads": 2, "scaling": {"mode": "FIXED", "min_workers": 2, "min_connections": 4}},
+            (4, 4),
+            2,
+            8,
+        ),
         ({"load_mode": "QPS", "starting_threads": 5, "scaling": {"max_connections": 3}}, (3, 2), None, None),
         ({**FIND_MAX, "find_max": {"start_connections": 6}}, (6,), None, None),
         ({**FIND_MAX, "scaling": {"mode": "FIXED", "min_workers": 2, "min_connections": 9}}, (3, 2), 2, 18),

@@ -7,7 +7,7 @@ from math import ceil, log2
 
 from drumbeat.bench.control.inspect import Inspection
 from drumbeat.bench.control.modes.allocate import allocate, workers_for
-from drumbeat.bench.control.modes.qps import settles_first
+from drumbeat.bench.control.modes import qps
 from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan, ScalingMode
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.targets.urls import holds_password
@@ -109,7 +109,7 @@ def starting_connections(plan: RunPlan) -> tuple[int, ...]:
     floors = scaling.min_connections * max(1, scaling.min_workers)
     total = {
         LoadMode.CONCURRENCY: plan.connections or floors,
-        LoadMode.QPS: plan.qps.starting_connections or floors,
+        LoadMode.QPS: qps.starting_connections(plan),
         LoadMode.FIND_MAX_CONCURRENCY: plan.find_max.start_connections,
     }[plan.load_mode]
     return tuple(allocate(total, range(workers_for(total, scaling)), scaling).values())
@@ -128,7 +128,7 @@ def phases(plan: RunPlan) -> tuple[PlannedPhase, ...]:
     duration = measured(plan)
     return (
         PlannedPhase(phase=Phase.PREPARING),
-        PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup, is_estimate=settles_first(plan)),
+        PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup, is_estimate=qps.settles_first(plan)),
         PlannedPhase(phase=Phase.MEASUREMENT, duration=duration, is_estimate=duration is not None and _searches(plan)),
         PlannedPhase(phase=Phase.COOLDOWN),
         PlannedPhase(phase=Phase.PROCESSING),

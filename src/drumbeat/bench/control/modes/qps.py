@@ -69,9 +69,9 @@ def has_settled(plan: RunPlan, state: QpsState | None) -> bool:
     return not settles_first(plan) or (state is not None and state.settled)
 
 
-def starting_connections(view: ModeView) -> int:
+def starting_connections(plan: RunPlan) -> int:
     """Return the connections to start with: the configured number, or the minimum per worker times the minimum of workers."""
-    scaling, requested = view.plan.scaling, view.plan.qps.starting_connections
+    scaling, requested = plan.scaling, plan.qps.starting_connections
     least = scaling.min_connections * max(1, scaling.min_workers)
     if requested is None or scaling.mode is ScalingMode.FIXED:
         return least
@@ -92,7 +92,7 @@ def busy_share(figures: Figures, view: ModeView) -> float:
 
 
 def _begin(view: ModeView) -> LoadDecision:
-    connections = starting_connections(view)
+    connections = starting_connections(view.plan)
     workers = workers_for(connections, view.plan.scaling)
     state = QpsState(connections=connections, workers=workers, window=_window(view), ready=view.ready)
     return _keep(view, state, f"starting with {connections} connections on {workers} workers")
