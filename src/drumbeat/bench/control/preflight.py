@@ -6,8 +6,8 @@ from datetime import timedelta
 from math import ceil, log2
 
 from drumbeat.bench.control.inspect import Inspection
-from drumbeat.bench.control.modes.allocate import allocate, workers_for
 from drumbeat.bench.control.modes import qps
+from drumbeat.bench.control.modes.allocate import allocate, workers_for
 from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan, ScalingMode
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.targets.urls import holds_password
