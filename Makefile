@@ -45,13 +45,13 @@ sanitize: $(BIN)/.ready ## the compiled driver core under AddressSanitizer: its 
 
 check: lint types imports test ## what must be green at every commit
 
-lint: $(BIN)/.ready
+lint: $(BIN)/.ready ## ruff: rules and layout
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
 
-types: $(BIN)/.ready
+types: $(BIN)/.ready ## mypy --strict
 	@$(BIN)/mypy
 
-imports: $(BIN)/.ready
+imports: $(BIN)/.ready ## which package imports which
 	@$(BIN)/lint-imports --no-cache
 
 format: $(BIN)/.ready ## let ruff lay out the code

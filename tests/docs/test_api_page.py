@@ -13,7 +13,7 @@ from drumbeat.web.login_attempts import WINDOW, WRONG_AT_MOST
 from drumbeat.web.sessions import COOKIE, LIFETIME
 from drumbeat.web.settings import READ_TOKEN_VARIABLE, SHORTEST_TOKEN, TOKEN_VARIABLE
 from drumbeat.web.simulations import MOST_BEATS, MOST_JOBS
-from drumbeat.web.stream import GOING_AWAY, LONGEST_MESSAGE, NORMAL, NOT_TEXT, TOO_LONG, TRY_LATER
+from drumbeat.web.stream import GOING_AWAY, LOGGED_OUT, LONGEST_MESSAGE, NORMAL, NOT_TEXT, TOO_LONG, TRY_LATER
 
 
 def test_the_routes_are_written_as_they_are() -> None:
@@ -60,7 +60,7 @@ def test_what_it_says_of_streams_is_so() -> None:
         "END"
     }
     codes = {int(row[0]) for row in rows(streams) if row and row[0].isdecimal()}
-    assert codes == {NORMAL, GOING_AWAY, NOT_TEXT, TOO_LONG}
+    assert codes == {NORMAL, GOING_AWAY, NOT_TEXT, LOGGED_OUT, TOO_LONG}
     assert f"closes with {POLICY_VIOLATION} where" in told
     assert f"with {TRY_LATER} while the store" in told
     assert f"more than {LONGEST_MESSAGE} characters" in told

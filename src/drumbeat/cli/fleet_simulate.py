@@ -43,7 +43,7 @@ def simulate(
 ) -> None:
     """Simulate a policy on a trace: its cost and the waiting time of jobs, compared with an oracle that knows the future.
 
-    By default, queue_ratio runs 2 to 10 workers, and the other policies have no bounds. Cost is paid worker-hours. The oracle
+    By default, queue_ratio runs 2 to 10 workers, and the other policies 0 to 1,000. Cost is paid worker-hours. The oracle
     serves every job at once, so a policy that lets jobs wait can cost less. Cold: the fleet starts without workers and
     without learned values. Warm: the same jobs repeated right after the cold pass.
     """

@@ -19,8 +19,9 @@ StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
-        help=f"Store URL: sqlite:///FILE or postgresql://USER@HOST/DATABASE. If it holds a password, set {STORE_VARIABLE} "
-        "instead. Default: sqlite:///drumbeat.db",
+        help="Store URL: sqlite:///FILE, postgresql://USER@HOST/DATABASE, redis://HOST or "
+        f"snowflake://USER@ACCOUNT/DATABASE/SCHEMA. If it holds a password, set {STORE_VARIABLE} instead. "
+        f"Default: {STORE_VARIABLE}, else the store in drumbeat.toml, else sqlite:///drumbeat.db",
         show_default=False,
     ),
 ]

@@ -17,7 +17,7 @@ app = typer.Typer(
 
 @app.command()
 def init(store: StoreOption = None) -> None:
-    """Create the tables of the store. Safe to repeat."""
+    """Create the tables of the store, or update them if they are older. Safe to repeat."""
     _migrate(store, create=True)
 
 

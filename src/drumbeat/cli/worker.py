@@ -13,7 +13,7 @@ def worker(
     worker_group_id: Annotated[int, typer.Option("--worker-group-id", help="Slot of the worker, from 0.")],
     worker_group_count: Annotated[int, typer.Option("--worker-group-count", help="Number of slots.")],
 ) -> None:
-    """Run one worker until it is told to stop. The store URL comes from DRUMBEAT_STORE, never from the command line.
+    """Run one worker until it is told to stop. The store's URL comes from DRUMBEAT_STORE or drumbeat.toml, not from an option.
 
     Exit codes: 0 clean, 1 configuration, 2 store lost, 3 no start command in time, 4 fatal, 5 controller gone.
     """

@@ -47,7 +47,7 @@ class AttemptCall:
     job: Job
     headers: dict[str, str]
     outcome: JobOutcome | None = None  #: known when the handler has ended; None then: the worker was stopped
-    exception: BaseException | None = None  #: what the handler raised, unless it ran in a child process
+    exception: BaseException | None = None  #: what the handler raised; for a child process, a ChildProcessFailure
 
     @property
     def is_poisoned(self) -> bool:

@@ -110,7 +110,7 @@ class TemplateDocument(TemplateBlock):
     recording: RecordingBlock = Field(default_factory=RecordingBlock)
     sharding: ShardingBlock | None = None
     seed: Annotated[Whole | None, Field(ge=0, le=2**63 - 1)] = Field(
-        default=None, description="random seed: the same seed gives the same keys and values"
+        default=None, description="random seed, by default 0: the same seed gives the same keys and values"
     )
 
     @model_validator(mode="after")

@@ -71,7 +71,7 @@ class Explained(Shape):
     wanted: int
     actions: list[str]
     why_not: str | None
-    provider_error: str | None = Field(description="Why the provider did not answer, or is not being asked now.")
+    provider_error: str | None = Field(description="Why the engine did not answer, or is not being asked now.")
     sentences: list[str]
 
 
@@ -122,7 +122,7 @@ EXEMPT = Exempt()
 
 
 class RetryShape(Shape):
-    """A request to try the provider of a fleet again: the fleet, and the time of the request."""
+    """A request to try the engine of a fleet again: the fleet, and the time of the request."""
 
     pool_id: str
     retry_at: datetime
@@ -136,7 +136,7 @@ class TraceJob(RequestBody):
 
 
 class Simulation(RequestBody):
-    """Input of a simulation: the jobs of a trace, the scaling policy, and the provider's start time and price."""
+    """Input of a simulation: the jobs of a trace, the scaling policy, and the engine's start time and price."""
 
     jobs: Annotated[list[TraceJob], Field(min_length=1, max_length=MOST_JOBS)]
     policy: Literal["lag_aware", "queue_cover", "queue_ratio", "fixed"] = "lag_aware"
@@ -194,7 +194,7 @@ async def explain_fleet(
 
 @router.get(f"{_FLEET}/plan", operation_id="plan_fleet", dependencies=OPERATORS, responses=problems(404, 409, 502))
 async def plan_fleet(pool_id: Id, plane: Plane) -> Explained:
-    """Preview what the autoscaler would do now. Nothing is changed. If the provider fails, `provider_error` says why."""
+    """Preview what the autoscaler would do now. Nothing is changed. If the engine fails, `provider_error` says why."""
     async with plane.fleets.spawner(pool_id) as spawner:
         return _explained(await (await _fleet(plane, pool_id)).plan(spawner))
 
@@ -220,7 +220,7 @@ async def drain_workers(pool_id: Id, plane: Plane, body: Drain = ALL_WORKERS) ->
 
 @router.post(f"{_FLEET}/retry", status_code=202, operation_id="retry_fleet", responses=problems(404, 409))
 async def retry_provider(pool_id: Id, plane: Plane) -> RetryShape:
-    """Ask a failing provider for workers again at the next beat. If the circuit breaker is open, only one worker is started."""
+    """Ask a failing engine for workers again at the next beat. If the circuit breaker is open, only one worker is started."""
     return RetryShape(pool_id=pool_id, retry_at=await (await _fleet(plane, pool_id)).retry())
 
 

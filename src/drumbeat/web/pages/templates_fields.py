@@ -248,7 +248,7 @@ MORE = (
     TemplateField(path="prices.currency", label="Currency of the prices", kind=FieldKind.TEXT, hint="USD"),
     TemplateField(path="target.query_timeout_seconds", label="Query timeout (s)", hint="30"),
     TemplateField(path="target.use_cached_result", label="Query cache", kind=FieldKind.SWITCH, hint="on; Snowflake: off"),
-    TemplateField(path="seed", label="Random seed", kind=FieldKind.WHOLE, hint="random"),
+    TemplateField(path="seed", label="Random seed", kind=FieldKind.WHOLE, hint="0"),
 )
 
 
