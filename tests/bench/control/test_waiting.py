@@ -137,6 +137,15 @@ def test_after_the_start_limit_the_run_fails_with_what_it_waited_for(
     assert stop.reason == f"Worker registration timeout: not ready after 60.16 s: {reason}"
 
 
+@pytest.mark.parametrize(("usual_start", "limit"), [(1, 60), (20, 60), (120, 360)])
+def test_a_slow_engine_has_three_times_its_usual_start(usual_start: int, limit: int) -> None:
+    workers = [asked_for(0), asked_for(1)]
+    for seconds, reasons in ((limit, []), (limit + 1, ["START_TIMEOUT"])):
+        seen = starting(*workers, usual_start=usual_start * SECOND, started_at=NOW - seconds * SECOND)
+
+        assert [each.completion_reason for each in decided(seen) if isinstance(each, StopLoad)] == reasons
+
+
 def test_a_worker_that_was_refused_is_neither_lost_nor_replaced() -> None:
     seen = starting(replace(refused(0), created_at=NOW - 500 * SECOND), worker(1, WorkerStatus.WAITING))
 

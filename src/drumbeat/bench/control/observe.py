@@ -71,6 +71,7 @@ class Observer:
             figures=await self._figures(window_of(state), snapshot.now),
             probe=probe,
             engine=self._spawner.traits.name,
+            usual_start=self._spawner.traits.usual_start,
             unlisted=snapshot.unlisted,
         )
 

@@ -13,6 +13,7 @@ from drumbeat.core.worker import SPAWN_FAILED, Worker, WorkerStatus
 
 READY = frozenset({WorkerStatus.WAITING, WorkerStatus.ACTIVE})
 _START_LIMIT = timedelta(seconds=60)
+_USUAL_STARTS = 3  #: an engine may take this many times as long as usual, if that is longer than the start limit
 _PER_CONNECTION = timedelta(milliseconds=20)  #: added to the start limit for each connection that workers must open
 
 
@@ -39,7 +40,7 @@ def note_waiting(state: ControllerState, waiting: str | None) -> list[Action]:
 
 def start_overdue(view: RunView, recovered: Recovered, wanted: int, connections: int) -> RunEnding | None:
     """If workers are not ready in time, return how to end the run, else None. Time without an orchestrator does not count."""
-    limit = _START_LIMIT + _PER_CONNECTION * connections
+    limit = max(_START_LIMIT, _USUAL_STARTS * view.usual_start) + _PER_CONNECTION * connections
     if view.now - max(view.started_at or view.looking_since, view.looking_since) <= limit:
         return None
     late = [worker.worker_id for worker in recovered.staying if worker.status not in READY]

@@ -89,6 +89,7 @@ class RunView:
     figures: Figures | None = None  #: measurements of the window that the load mode requested, once it has ended
     probe: ServerProbe | None = None
     engine: str = ""  #: the engine that runs the workers, or several as ``a,b``
+    usual_start: timedelta = timedelta()  #: how long a worker usually takes to start there
     unlisted: str | None = None  #: why the engine gave no list of its workers; ``instances`` is then empty
 
     @property
