@@ -108,8 +108,8 @@ def beat(
 ) -> None:
     """Run the autoscaler once and print the summary as JSON.
 
-    Exit code 1 when the beat or an action failed, or the engine did not list its workers. Environment variables and --engine are
-    saved in the policy, as in fleet run.
+    Exit code 1 when the beat or an action failed, or the engine did not list its workers. Environment variables and --engine
+    are saved in the policy, as in fleet run.
     """
 
     async def work(plane: ControlPlane) -> Mapping[str, Any]:

@@ -24,7 +24,8 @@ def serve(
         list[str] | None, typer.Option("--name", help="Host name of a reverse proxy in front of this server. Repeatable.")
     ] = None,
     triggers: Annotated[
-        Path | None, typer.Option("--triggers", help="Triggers file. Default: triggers.yml or trigger_registry.yml, if there is one")
+        Path | None,
+        typer.Option("--triggers", help="Triggers file. Default: triggers.yml or trigger_registry.yml, if there is one"),
     ] = None,
     conduct: Annotated[
         bool, typer.Option("--conduct/--no-conduct", help="Whether this server orchestrates benchmark runs.")

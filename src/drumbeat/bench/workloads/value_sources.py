@@ -59,7 +59,7 @@ SOURCES: Mapping[str, ValueSource] = {
     "pool": ValueSource(
         of=PoolValue,
         meaning="a value from a list; no two workers use the same position of the list",
-        fields={"values": "the list, with more values than the number of the highest worker slot; 64 are always enough", "type": _TYPE},
+        fields={"values": "the list, with more values than the highest worker slot; 64 are always enough", "type": _TYPE},
     ),
     "number": ValueSource(
         of=RandomNumber,
