@@ -146,6 +146,21 @@ async def test_a_manifest_is_yaml_that_runs_the_same_beat(plane: ControlPlane, n
     assert made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"] == command
 
 
+async def test_a_manifest_passes_on_every_input_of_a_fleets_beat_or_says_what_to_do(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    beat = "{name: NAME, type: cron, schedule: '@daily', machine: fleet_beat, input: {pool_id: my gpus MORE}}"
+    plain, capped = (beat.replace("NAME", name).replace("MORE", more) for name, more in (("a", ""), ("b", ", max_workers: 3")))
+    (tmp_path / "triggers.yml").write_text(f"triggers:\n  - {plain}\n  - {capped}\n")
+
+    made = yaml.safe_load(plane.triggers().manifest("a", "drumbeat:1", "stores"))
+
+    container = made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["drumbeat", "fleet", "beat", "my gpus"]
+    with pytest.raises(InvalidSettings, match="drumbeat fleet create 'my gpus' --set max_workers=3"):
+        plane.triggers().manifest("b", "drumbeat:1", "stores")
+
+
 async def test_a_schedule_and_a_webhook_are_kept_until_told_to_stop(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -210,6 +211,11 @@ class TriggerService:
 def _command(firing: Firing) -> Sequence[str]:
     """Return the drumbeat arguments with which a Kubernetes CronJob runs a trigger's beat: it has no triggers.yml to read."""
     if firing.machine is BeatKind.FLEET and firing.pool_id is not None:
+        if firing.max_workers is not None:
+            raise InvalidSettings(
+                f"trigger {firing.trigger}: input.max_workers: a CronJob cannot pass it on; remove it, and set it in the policy: "
+                f"drumbeat fleet create {shlex.quote(firing.pool_id)} --set max_workers={firing.max_workers}"
+            )
         return ("fleet", "beat", firing.pool_id)
     if firing.machine is BeatKind.REAPER:
         lost_after = () if firing.lost_after is None else ("--lost-after", f"{firing.lost_after.total_seconds():.0f}s")
