@@ -213,7 +213,7 @@ def _command(firing: Firing) -> Sequence[str]:
     if firing.machine is BeatKind.FLEET and firing.pool_id is not None:
         if firing.max_workers is not None:
             raise InvalidSettings(
-                f"trigger {firing.trigger}: input.max_workers: a CronJob cannot pass it on; remove it, and set it in the policy: "
+                f"trigger {firing.trigger}: input.max_workers: a CronJob cannot pass it on; remove it and set the policy: "
                 f"drumbeat fleet create {shlex.quote(firing.pool_id)} --set max_workers={firing.max_workers}"
             )
         return ("fleet", "beat", firing.pool_id)
