@@ -139,7 +139,7 @@ async def test_a_new_fleet_is_made_by_its_policy(page: Page, served: Served) -> 
     await expect(page.get_by_role("heading", name="New fleet: encode")).to_be_visible()
     await page.get_by_role("button", name="Save").click()
 
-    await expect(page.get_by_role("heading", name="encode", level=1)).to_be_visible()
+    await expect(page.get_by_role("heading", name="encode", level=1, exact=True)).to_be_visible()
     async with open_store(served.store) as store:
         found = await store.pools.get(PoolId("encode"))
     assert found.policy["policy"] == "lag_aware"

@@ -24,5 +24,5 @@ async def test_what_needs_attention_leads_there(page: Page) -> None:
 
     await followed(page, page.get_by_role("link", name=re.compile("poisoned jobs? in mail")))
 
-    await expect(page.get_by_role("heading", name="mail", level=1)).to_be_visible()
+    await expect(page.get_by_role("heading", name="mail", level=1, exact=True)).to_be_visible()
     await expect(page.get_by_text("SMTP 550: no such mailbox").first).to_be_visible()
