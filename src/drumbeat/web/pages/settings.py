@@ -9,6 +9,7 @@ from nicegui import ui
 from drumbeat import __version__
 from drumbeat.bench.model import Prices
 from drumbeat.core.connection import StoredConnection
+from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import Template
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, may_change, notify
@@ -38,12 +39,15 @@ def add(app: AppState) -> None:
     @page(app, "/settings", "Settings")
     async def settings() -> None:
         heading("Settings")
-        await _connections(app)
-        await _prices(app)
-        await _server(app)
+        for section in (_connections, _prices, _server):
+            try:
+                await section(app)
+            except MissingExtra as exc:
+                empty_state(str(exc))
 
 
 async def _connections(app: AppState) -> None:
+    """Show the connections to databases under test, with buttons to add, test and delete them. Raises MissingExtra."""
     connections = app.plane.connections()
 
     async def show() -> None:
@@ -107,7 +111,7 @@ async def _form(app: AppState) -> StoredConnection | None:
 
 
 async def _prices(app: AppState) -> None:
-    """Show prices per hour: the default prices, and the prices that templates and fleets set."""
+    """Show prices per hour: the default prices, and the prices that templates and fleets set. Raises MissingExtra."""
 
     async def change() -> None:
         if await _default_prices_form(app) is not None:
