@@ -127,10 +127,11 @@ class BenchService:
     async def add_template(self, text: str | bytes, name: str | None = None) -> Template:
         """Store a document as a template, under ``name`` or the document's own name. Raises InvalidInput, AlreadyExists."""
         document = parse(text)
-        template_name = name or document.name
-        if not template_name:
+        if name:
+            document = parse({**document.to_json(), "name": name})
+        if not document.name:
             raise InvalidInput("name: expected a template name, got none; set name in the document or pass --name")
-        return await self._store.templates.create(row_of(f"tpl-{uuid4().hex[:8]}", template_name, document))
+        return await self._store.templates.create(row_of(f"tpl-{uuid4().hex[:8]}", document.name, document))
 
     async def change_template(
         self, id_or_name: str, text: str | bytes | None, settings: Sequence[str] = (), *, seen: str | None = None
