@@ -38,3 +38,21 @@ def test_a_template_saved_under_another_name_can_be_shown_by_it(tmp_path: Path, 
     assert said.code == 0, said
     found = json.loads(invoke("bench", "template", "show", "other", "--json", store=empty).output)
     assert (found["name"], found["config"]["workload"]["standard"]) == ("other", "read-only")
+
+
+def test_a_run_is_repeated_and_listed_though_its_template_was_removed(tmp_path: Path, file: Path, empty: str) -> None:
+    target = f"sqlite:///{tmp_path}/target.db"
+    invoke("bench", "prepare", target, "--workload", "read-only", "--scale", "0.01")
+    file.write_text(json.dumps({**DOCUMENT, "target": {"url": target}}))
+    invoke("bench", "template", "add", str(file), store=empty)
+    [template] = json.loads(invoke("bench", "template", "list", "--json", store=empty).output)
+    first = json.loads(invoke("bench", "run", "kept", "--detach", "--json", store=empty).output)["run_id"]
+    invoke("bench", "template", "rm", "kept", store=empty)
+
+    again = invoke("bench", "rerun", first, "--detach", "--json", store=empty)
+
+    listed = json.loads(invoke("bench", "list", "--template", template["template_id"], "--json", store=empty).output)
+    assert [row["run_id"] for row in listed] == [json.loads(again.output)["run_id"], first]
+    assert "there is no template 'kept'" in complaint(
+        ran("bench", "list", "--template", "kept", cwd=tmp_path, DRUMBEAT_STORE=empty)
+    )

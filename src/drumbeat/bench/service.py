@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -54,7 +54,7 @@ from drumbeat.bench.templates.revisions import as_document, revision, row_of, sa
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
 from drumbeat.core.engine import DEFAULT_ENGINE, EngineRoom
-from drumbeat.core.errors import DrumbeatError, InvalidInput, Refused, StoreUnavailable
+from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound, Refused, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.runtime.prompt_spawner import PromptSpawner
@@ -156,6 +156,15 @@ class BenchService:
     async def remove_template(self, id_or_name: str) -> None:
         await self._store.templates.delete((await self._store.templates.get(id_or_name)).template_id)
 
+    async def template_id(self, id_or_name: str) -> str:
+        """Return the id of a template, or of a removed template that runs were created from. Raises NotFound."""
+        try:
+            return (await self._store.templates.get(id_or_name)).template_id
+        except NotFound:
+            if not await self._store.runs.list(template_id=id_or_name, limit=1):
+                raise
+            return id_or_name
+
     async def plan(self, document: TemplateDocument) -> Preflight:
         """Return what a run of this template document would start, with warnings. Nothing is started."""
         room = self._room(document)
@@ -181,16 +190,21 @@ class BenchService:
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
         """Create a run from a template document, in the status PREPARED. Raises InvalidInput before anything is stored."""
+        template_id = (await self._store.templates.get(template)).template_id if template else None
+        return await self._create(document, template_id)
+
+    async def _create(self, document: TemplateDocument, template_id: str | None) -> tuple[Run, Preflight]:
+        """Create a run. ``template_id``: the template of its document, which may have been removed."""
         room = self._room(document)
         made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices(), room)
-        template_id = (await self._store.templates.get(template)).template_id if template else None
         run_id = await self._orchestrator().create_run(template_id, made.config, name=document.name or "")
         if template_id is not None:
-            await self._store.templates.note_use(template_id)
+            with suppress(NotFound):
+                await self._store.templates.note_use(template_id)
         return await self._store.runs.get(run_id), made.preflight
 
     async def recreate(self, run_id: RunId, settings: Sequence[str] = ()) -> tuple[Run, Preflight]:
-        """Create a new run, in the status PREPARED, from the template document of an earlier run."""
+        """Create a new run, in the status PREPARED, from the template document that is stored with an earlier run."""
         before = await self._store.runs.get(run_id)
         stored = before.config.get("document")
         if stored is None:
@@ -198,7 +212,7 @@ class BenchService:
                 f"cannot repeat run {run_id}: no template document is stored with it, as it was not created by bench run; "
                 "create a new run from a template"
             )
-        return await self.create(with_settings(parse({**stored, "name": before.name}), settings), before.template_id)
+        return await self._create(with_settings(parse({**stored, "name": before.name}), settings), before.template_id)
 
     async def conduct(
         self,

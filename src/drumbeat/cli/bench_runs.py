@@ -313,7 +313,7 @@ def list_runs(
     statuses: Annotated[
         list[RunStatus] | None, typer.Option("--status", case_sensitive=False, help="Only runs with this status. Repeatable.")
     ] = None,
-    template: Annotated[str | None, typer.Option("--template", help="Only runs of this template.")] = None,
+    template: Annotated[str | None, typer.Option("--template", help="Only runs of this template (name or id).")] = None,
     load_mode: Annotated[str | None, typer.Option("--load-mode", help="Only CONCURRENCY, QPS or FIND_MAX_CONCURRENCY.")] = None,
     scaling_mode: Annotated[str | None, typer.Option("--scaling-mode", help="Only AUTO, BOUNDED or FIXED.")] = None,
     since: Annotated[datetime | None, typer.Option("--since", help="Created at this time (UTC) or later.")] = None,
@@ -326,7 +326,7 @@ def list_runs(
     """List benchmark runs with their verdicts, newest first."""
 
     async def work(plane: ControlPlane) -> Any:
-        template_id = (await plane.store.templates.get(template)).template_id if template else None
+        template_id = await plane.bench().template_id(template) if template else None
         found = await plane.store.runs.list(
             statuses=statuses or (),
             search=search,
