@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from drumbeat.cli.bench_conduct import orchestrate_and_watch, warn_of_workers
 from drumbeat.cli.bench_outcome import (
     form_of,
     print_folders,
@@ -23,10 +22,9 @@ from drumbeat.cli.bench_templates import SetOption, is_file, read_document
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
-from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
+from drumbeat.cli.render import Columns, console, say, show, show_json, table
 from drumbeat.cli.worker_columns import place_columns, problem
-from drumbeat.composition.plane import ControlPlane, on_stop_signals, until_stopped
-from drumbeat.core.errors import StoreUnavailable
+from drumbeat.composition.plane import ControlPlane, until_stopped
 from drumbeat.core.recovery import unconfirmed
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
@@ -142,64 +140,6 @@ async def _start(
         say(f"started {run_id}: {created.name}")
     await orchestrate_and_watch(plane, bench, run_id, quiet=as_json)
     return await finish(bench, run_id, as_json=as_json, reports=reports)
-
-
-async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
-    """Control a run and show it live until it ends or another orchestrator takes it over. Returns the run's status."""
-    leave, hurry = asyncio.Event(), asyncio.Event()
-    async with _stop_on_signals(bench, run_id, leave, hurry), watched(plane.store, run_id, bench.judgement, quiet=quiet):
-        status = await bench.conduct(run_id, leave, hurry=hurry)
-    warn_of_workers(await bench.status(run_id))
-    return status
-
-
-def warn_of_workers(found: "RunReport") -> bool:
-    """Print which workers might still run after their run ended or was left to another process, and the command that ends them.
-
-    Returns whether there are such workers.
-    """
-    left = unconfirmed(found.workers)
-    if left:
-        places = {each.place or each.engine for each in left} - {None}
-        where = f" ({', '.join(sorted(str(place) for place in places))})" if places else ""
-        names = ", ".join(each.worker_id for each in left)
-        line = f"workers that may still run{where}: {names}; end them with: drumbeat bench stop {found.run.run_id}"
-        errors.print(line, style="yellow", soft_wrap=True)
-    return bool(left)
-
-
-@asynccontextmanager
-async def _stop_on_signals(
-    bench: "BenchService", run_id: RunId, leave: asyncio.Event, hurry: asyncio.Event
-) -> AsyncIterator[None]:
-    """During the block, a first Ctrl-C or SIGTERM stops the run, and a second one leaves it to another orchestrator.
-
-    Any signal sets ``hurry``: from then on, the orchestrator does not wait for engines that do not answer."""
-    signalled = asyncio.Event()
-
-    def on_signal(_: str) -> None:
-        if signalled.is_set():
-            leave.set()
-        signalled.set()
-        hurry.set()
-
-    async def stop_run() -> None:
-        while await signalled.wait():
-            errors.print("stopping: workers finish their current operations …", style="yellow")
-            try:
-                await bench.stop(run_id)
-                return
-            except StoreUnavailable as exc:
-                errors.print(f"could not stop the run: {exc}; interrupt again to retry", style="red", soft_wrap=True)
-                signalled.clear()
-
-    with on_stop_signals(on_signal):
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(stop_run())
-            try:
-                yield
-            finally:
-                task.cancel()
 
 
 async def finish(bench: "BenchService", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
