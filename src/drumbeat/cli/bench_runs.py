@@ -25,6 +25,7 @@ from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plan
 from drumbeat.cli.render import Columns, console, say, show, show_json, table
 from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane, until_stopped
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.recovery import unconfirmed
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
@@ -39,7 +40,8 @@ SourceArgument = Annotated[
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run id.")]
 ReportOption = Annotated[
-    list[str] | None, typer.Option("--report", metavar="FILE", help="Write a report; the extension selects the format.")
+    list[str] | None,
+    typer.Option("--report", metavar="FILE", help="Write a report; the extension selects the format. Not with --detach."),
 ]
 ExitStatusOption = Annotated[
     bool,
@@ -112,7 +114,7 @@ def run_benchmark(
     has not ended: it was left to another orchestrator. With --detach: 0 once the run is started; bench watch --exit-status
     returns the other codes.
     """
-    forms = {path: form_of(path) for path in reports or ()}
+    forms = _forms(reports, detach=detach)
     refuse_local_store(store, engine)
 
     async def work() -> int:
@@ -126,6 +128,16 @@ def run_benchmark(
             return await _start(plane, bench, created, detach=detach, as_json=as_json, reports=forms)
 
     raise typer.Exit(run(work()))
+
+
+def _forms(reports: list[str] | None, *, detach: bool) -> dict[str, str]:
+    """Return the format of each report to write when the run has ended. Raises InvalidInput, also for any with --detach."""
+    if reports and detach:
+        raise InvalidInput(
+            "expected --detach or --report, got both: with --detach, this command exits before the run has ended; "
+            "when it has, write the report with: drumbeat bench report RUN --output FILE"
+        )
+    return {path: form_of(path) for path in reports or ()}
 
 
 async def _start(
@@ -329,7 +341,7 @@ def rerun(
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark again, optionally with changed settings."""
-    forms = {path: form_of(path) for path in reports or ()}
+    forms = _forms(reports, detach=detach)
 
     async def work() -> int:
         async with open_plane(store) as plane:
