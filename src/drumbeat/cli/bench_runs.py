@@ -20,9 +20,9 @@ from drumbeat.cli.bench_outcome import (
 )
 from drumbeat.cli.bench_templates import SetOption, is_file, read_document
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
-from drumbeat.cli.live import watched
+from drumbeat.cli.live import not_started, watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
-from drumbeat.cli.render import Columns, console, say, show, show_json, table
+from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
 from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane, until_stopped
 from drumbeat.core.errors import InvalidInput
@@ -219,13 +219,15 @@ def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption =
 def watch(run_id: RunArgument, exit_status: ExitStatusOption = False, store: StoreOption = None) -> None:
     """Watch a run until it has ended.
 
-    Exit codes: 0, or with --exit-status those of bench run.
+    Exit codes: 0, or with --exit-status those of bench run; 6 at once for a run that was not started.
     """
 
     async def work() -> int:
         async with open_plane(store) as plane:
-            await plane.store.runs.get(RunId(run_id))
-            bench = plane.bench()
+            found, bench = await plane.store.runs.get(RunId(run_id)), plane.bench()
+            if exit_status and found.status is RunStatus.PREPARED:
+                errors.print(not_started(found.run_id), style="yellow", soft_wrap=True)
+                return int((await bench.judgement(found)).gate)
             async with watched(plane.store, RunId(run_id), bench.judgement) as screen:
                 await screen.ended.wait()
             code = await finish(bench, RunId(run_id), as_json=False, reports={})
