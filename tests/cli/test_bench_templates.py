@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.given import Said, invoke, ran
+from cli.given import Said, invoke, piped, ran
+from drumbeat.core.errors import InvalidInput
 
 DOCUMENT = {"name": "kept", "target": {"url": "sqlite:///target.db"}, "workload": {"standard": "read-only", "scale": 0.01}}
 
@@ -56,3 +57,62 @@ def test_a_run_is_repeated_and_listed_though_its_template_was_removed(tmp_path: 
     assert "there is no template 'kept'" in complaint(
         ran("bench", "list", "--template", "kept", cwd=tmp_path, DRUMBEAT_STORE=empty)
     )
+
+
+@pytest.fixture
+def saved(file: Path, empty: str) -> str:
+    """A store with a template."""
+    assert invoke("bench", "template", "add", str(file), store=empty).code == 0
+    return empty
+
+
+def editor(folder: Path, script: str) -> str:
+    """The command of an editor that runs a shell script; the file to edit is its $2."""
+    program = folder / "my editor"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return f'"{program}" -w'
+
+
+def edit(folder: Path, store: str, command: str) -> Said:
+    return ran("bench", "template", "edit", "kept", cwd=folder, DRUMBEAT_STORE=store, EDITOR=command, VISUAL="")
+
+
+def test_a_template_is_changed_in_an_editor_whose_command_is_quoted(tmp_path: Path, saved: str) -> None:
+    said = edit(tmp_path, saved, editor(tmp_path, 'test "$1" = -w && sed -i s/read-only/write-only/ "$2"'))
+
+    assert (said.code, said.output) == (0, "changed kept\n"), said
+    found = json.loads(invoke("bench", "template", "show", "kept", "--json", store=saved).output)
+    assert found["config"]["workload"]["standard"] == "write-only"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("nosuchprogram", "cannot start the editor 'nosuchprogram': No such file or directory; set EDITOR"),
+        ('"vi', "expected EDITOR to be a command, got '\"vi': No closing quotation"),
+        ("  ", "expected --file, --set or $EDITOR to change the template, got none of them"),
+        ("false", "the editor 'false' exited with code 1; the template is unchanged"),
+    ],
+)
+def test_an_editor_that_cannot_be_used_is_an_error(tmp_path: Path, saved: str, command: str, words: str) -> None:
+    assert words in complaint(edit(tmp_path, saved, command))
+
+
+def test_a_text_saved_in_another_encoding_is_refused(tmp_path: Path, saved: str) -> None:
+    said = edit(tmp_path, saved, editor(tmp_path, """printf '{"name": "f\\374r"}' > "$2\""""))
+
+    assert "to be UTF-8 text, got an invalid byte at offset 11" in complaint(said)
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
+def test_a_document_is_read_from_standard_input(empty: str, mark: bytes) -> None:
+    said = piped(mark + json.dumps(DOCUMENT).encode(), "bench", "template", "add", "-", store=empty)
+
+    assert said.output.startswith("saved kept as ")
+
+
+@pytest.mark.parametrize("command", [["bench", "plan", "-"], ["bench", "template", "add", "-"]])
+def test_standard_input_that_is_no_text_is_refused(empty: str, command: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="expected standard input to be UTF-8 text, got an invalid byte at offset 0"):
+        piped(b"\xff\xfe", *command, store=empty)
