@@ -1,6 +1,9 @@
 """bench template: what is saved can be used, and what cannot be read or edited is refused in one line."""
 
 import json
+import re
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -82,8 +85,7 @@ def test_a_template_is_changed_in_an_editor_whose_command_is_quoted(tmp_path: Pa
     said = edit(tmp_path, saved, editor(tmp_path, 'test "$1" = -w && sed -i s/read-only/write-only/ "$2"'))
 
     assert (said.code, said.output) == (0, "changed kept\n"), said
-    found = json.loads(invoke("bench", "template", "show", "kept", "--json", store=saved).output)
-    assert found["config"]["workload"]["standard"] == "write-only"
+    assert standard(saved) == "write-only"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_a_template_is_changed_in_an_editor_whose_command_is_quoted(tmp_path: Pa
         ("nosuchprogram", "cannot start the editor 'nosuchprogram': No such file or directory; set EDITOR"),
         ('"vi', "expected EDITOR to be a command, got '\"vi': No closing quotation"),
         ("  ", "expected --file, --set or $EDITOR to change the template, got none of them"),
-        ("false", "the editor 'false' exited with code 1; the template is unchanged"),
+        ("false", "the editor 'false' exited with code 1; nothing was changed"),
     ],
 )
 def test_an_editor_that_cannot_be_used_is_an_error(tmp_path: Path, saved: str, command: str, words: str) -> None:
@@ -103,6 +105,56 @@ def test_a_text_saved_in_another_encoding_is_refused(tmp_path: Path, saved: str)
     said = edit(tmp_path, saved, editor(tmp_path, """printf '{"name": "f\\374r"}' > "$2\""""))
 
     assert "to be UTF-8 text, got an invalid byte at offset 11" in complaint(said)
+    assert kept_file(said).read_bytes() == b'{"name": "f\xfcr"}'
+
+
+def kept_file(said: Said) -> Path:
+    """The file with the user's text, which the error names with the command that uses it."""
+    found = re.search(
+        r"your text is kept; to use it, run: drumbeat bench template edit kept --file (\S+/template\.json)$", said.errors
+    )
+    assert found is not None, said
+    return Path(found[1])
+
+
+def standard(store: str) -> str:
+    """The workload of the template."""
+    found: str = json.loads(invoke("bench", "template", "show", "kept", "--json", store=store).output)["config"]["workload"][
+        "standard"
+    ]
+    return found
+
+
+def test_a_change_that_somebody_else_made_meanwhile_is_not_overwritten(tmp_path: Path, saved: str) -> None:
+    other = f'"{sys.executable}" -m drumbeat bench template edit kept --set workload.standard=mixed'
+    script = editor(tmp_path, f"""sed -i 's/"name"/"description": "mine", "name"/; s/"description": null,//' "$2"; {other}""")
+
+    said = edit(tmp_path, saved, script)
+
+    assert "template 'kept' was changed by someone else meanwhile" in complaint(said)
+    assert standard(saved) == "mixed"
+    assert invoke("bench", "template", "edit", "kept", "--file", str(kept_file(said)), store=saved).code == 0
+    assert standard(saved) == "read-only"
+
+
+def test_a_text_that_is_no_valid_template_is_kept(tmp_path: Path, saved: str) -> None:
+    said = edit(tmp_path, saved, editor(tmp_path, 'sed -i s/read-only/nonsense/ "$2"'))
+
+    assert "the template is wrong at workload.standard" in complaint(said)
+    assert "nonsense" in kept_file(said).read_text()
+    assert standard(saved) == "read-only"
+
+
+def test_no_file_is_left_when_the_text_was_saved_or_not_changed(
+    tmp_path: Path, saved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    codes = [edit(tmp_path, saved, editor(tmp_path, script)).code for script in ('sed -i s/0.01/0.02/ "$2"', "exit 1")]
+
+    assert (codes, list(folder.iterdir())) == ([0, 1], [])
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])

@@ -113,20 +113,24 @@ def edit(
 ) -> None:
     """Change a template. A template that a run was created from is read-only: copy it instead."""
     if file or settings:
-        made = _change(store, name, read_document(file) if file else None, settings or ())
+        text = read_document(file) if file else None
+        made = with_control_plane(store, lambda plane: plane.bench().change_template(name, text, settings or ()))
     else:
         made = _change_in_editor(store, name)
     say(f"changed {made.name}")
 
 
-def _change(store: str | None, name: str, text: str | None, settings: Sequence[str] = ()) -> Template:
-    return with_control_plane(store, lambda plane: plane.bench().change_template(name, text, settings))
-
-
 def _change_in_editor(store: str | None, name: str) -> Template:
-    template = with_control_plane(store, lambda plane: plane.store.templates.get(name))
-    with edited_file(_document(template), "template.json") as path:
-        return _change(store, name, read_document(str(path)))
+    """Change a template in an editor. Raises StaleWrite if someone else has changed the template meanwhile."""
+
+    async def read(plane: ControlPlane) -> tuple[Template, str]:
+        template = await plane.store.templates.get(name)
+        return template, plane.bench().revision(template)
+
+    template, seen = with_control_plane(store, read)
+    with edited_file(_document(template), "template.json", f"drumbeat bench template edit {shlex.quote(name)} --file") as path:
+        text = read_document(str(path))
+        return with_control_plane(store, lambda plane: plane.bench().change_template(template.template_id, text, seen=seen))
 
 
 @app.command("copy")

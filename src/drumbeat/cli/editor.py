@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -9,21 +10,38 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import DrumbeatError, InvalidInput, first_error
 
 
 @contextmanager
-def edited_file(text: str, name: str) -> Iterator[Path]:
+def edited_file(text: str, name: str, again: str) -> Iterator[Path]:
     """Open a text in the user's editor and yield the file that the editor has saved. Raises InvalidInput.
 
-    ``name``: the name of the file, by which editors choose a syntax.
+    If the block fails, the file is kept, and the error names it together with the command ``again``, which uses it. ``name``:
+    the name of the file, by which editors choose a syntax.
     """
     command = _editor()
-    with tempfile.TemporaryDirectory(prefix="drumbeat-") as folder:
-        path = Path(folder) / name
-        path.write_text(text, encoding="utf-8")
+    path = Path(tempfile.mkdtemp(prefix="drumbeat-")) / name
+    path.write_text(text, encoding="utf-8")
+    try:
         _run([*command, str(path)])
         yield path
+    except Exception as exc:
+        error = first_error(exc)
+        if not _is_changed(path, text):
+            shutil.rmtree(path.parent, ignore_errors=True)
+        elif isinstance(error, DrumbeatError):
+            error.args = (f"{error}; your text is kept; to use it, run: {again} {shlex.quote(str(path))}",)
+        raise
+    shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _is_changed(path: Path, text: str) -> bool:
+    """Whether the user has changed the file, which held ``text``."""
+    try:
+        return path.read_bytes() != text.encode()
+    except OSError:
+        return False
 
 
 def _editor() -> Sequence[str]:
@@ -49,4 +67,4 @@ def _run(command: Sequence[str]) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     if code:
-        raise InvalidInput(f"the editor {command[0]!r} exited with code {code}; the template is unchanged")
+        raise InvalidInput(f"the editor {command[0]!r} exited with code {code}; nothing was changed")
