@@ -136,7 +136,7 @@ def invoke(*arguments: str, store: str | None = None) -> Said:
     return Said(done.exit_code, done.stdout, done.stderr)
 
 
-def piped(text: str, *arguments: str, store: str) -> Said:
+def piped(text: str | bytes, *arguments: str, store: str) -> Said:
     """Run a command within this process with something on its standard input."""
     done = CliRunner().invoke(
         app, list(arguments), input=text, env={"DRUMBEAT_STORE": store}, prog_name="drumbeat", catch_exceptions=False

@@ -11,6 +11,7 @@ from cli.given import invoke, make_store
 from drumbeat.bench.model import LoadMode, Objective, QpsPlan, RunPlan
 from drumbeat.bench.model.plan import ALL_KINDS
 from drumbeat.bench.results import judgement
+from drumbeat.cli.live import not_started
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.run import Result, Run, RunId, RunStatus
@@ -72,6 +73,19 @@ def test_show_ends_with_the_exit_code_of_the_run_when_asked(store: str, name: st
 def test_watch_ends_with_it_too(store: str, name: str) -> None:
     assert invoke("bench", "watch", name, store=store).code == 0
     assert invoke("bench", "watch", name, "--exit-status", store=store).code == EXPECTED[name][0]
+
+
+def test_a_run_that_was_not_started_is_pending_at_once_and_watching_says_why(url: str) -> None:
+    async def prepared(store: Store) -> None:
+        await store.runs.create(Run(run_id=RunId("new"), name="new", config={}), pool("new", PoolKind.BENCH))
+
+    make_store(url, prepared)
+
+    watched, shown = (invoke("bench", word, "new", "--exit-status", store=url) for word in ("watch", "show"))
+
+    assert (watched.code, watched.output) == (shown.code, "")
+    assert watched.code == 6
+    assert watched.errors == f"{not_started(RunId('new'))}\n"
 
 
 def test_lists_show_the_verdict(store: str, monkeypatch: pytest.MonkeyPatch) -> None:

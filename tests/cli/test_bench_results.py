@@ -120,3 +120,12 @@ def test_what_is_printed_as_json_is_json_also_if_a_file_is_written(store: str, t
         assert json.loads(said.output)
         assert f"report: {tmp_path / name}" in said.errors.replace("\n", "")
         assert (tmp_path / name).is_file()
+
+
+@pytest.mark.parametrize("command", [["run", "t.yaml"], ["rerun", "loaded"]])
+def test_a_report_of_a_run_that_is_only_started_is_refused(store: str, tmp_path: Path, command: list[str]) -> None:
+    said = ran("bench", *command, "--detach", "--report", "out.html", cwd=tmp_path, DRUMBEAT_STORE=store)
+
+    assert (said.code, said.output) == (1, "")
+    assert said.errors.startswith("drumbeat: expected --detach or --report, got both")
+    assert said.errors.endswith("drumbeat bench report RUN --output FILE\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.given import Said, drumbeat, invoke
+from cli.given import Said, drumbeat, invoke, piped
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound
 
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -92,6 +92,11 @@ def test_the_password_is_asked_for_and_never_an_argument(tmp_path: Path) -> None
 
     assert said.code == 1
     assert "expected a password, got none" in said.errors
+
+
+def test_a_password_that_is_no_text_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="expected the password on standard input to be UTF-8 text"):
+        piped(b"\xff\xfe\n", "connection", "add", "orders", URL, "--password", store=url)
 
 
 def test_the_sql_of_a_template_is_shown(tmp_path: Path) -> None:

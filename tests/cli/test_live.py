@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drumbeat.bench.results.judgement import NO_LEADER, TAKEN_OVER_WITHIN, read_judgement
-from drumbeat.cli.live import RunScreen
+from drumbeat.cli.live import RunScreen, not_started
 from drumbeat.core.beat import Beat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.pool import PoolId, PoolKind, pool
@@ -57,3 +57,21 @@ async def test_watching_says_once_that_no_orchestrator_leads_the_run_until_one_d
 
     assert printed == [["• PREPARING"], [f"  {NO_LEADER}"], []]
     assert (drawn, screen.waiting(), screen.ended.is_set()) == (NO_LEADER, None, False)
+
+
+async def test_watching_says_once_that_the_run_was_not_started_until_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    store = MemoryStore(ManualClock())
+    run = await store.runs.create(Run(run_id=RunId("r"), name="r", config={}), pool("r", PoolKind.BENCH))
+    screen = RunScreen(store, RunId("r"), partial(read_judgement, store))
+    printed = []
+
+    for _ in range(2):
+        await screen.refresh()
+        screen.print_changes()
+        printed.append(capsys.readouterr().out.splitlines())
+    drawn = screen.waiting()
+    await store.runs.update(run, RunChange(status=RunStatus.STARTING, phase="PREPARING"))
+    await screen.refresh()
+
+    assert printed == [[f"  {not_started(RunId('r'))}"], []]
+    assert (drawn, screen.waiting(), screen.ended.is_set()) == (not_started(RunId("r")), None, False)

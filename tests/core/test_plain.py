@@ -53,6 +53,14 @@ def test_what_is_nested_too_deep_is_refused(reader: Callable[[str, Path], Any], 
         reader(nested(depth), tmp_path)
 
 
+def test_a_machine_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "machine.yml"
+    file.write_bytes("name: für".encode("latin-1"))
+
+    with pytest.raises(InvalidInput, match=r"machine\.yml to be UTF-8 text, got an invalid byte at 7"):
+        load_machine(file)
+
+
 def test_brackets_in_text_do_not_count() -> None:
     assert read_json('{"a": "' + "[" * 1000 + '"}', "a text") == {"a": "[" * 1000}
     assert as_json({"a": ["[" * 1000]}) == {"a": ["[" * 1000]}

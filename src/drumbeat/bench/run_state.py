@@ -1,6 +1,7 @@
 """Reads values stored in a run's rows: its plan, the orchestrator's state, and examples of failed operations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,11 @@ def plan_or_default(run: Run) -> tuple[RunPlan, list[str]]:
         return stored_plan(run), []
     except InvalidInput as exc:
         return RunPlan(), [f"the run's plan cannot be read: {exc.__cause__}"]
+
+
+def stored_target(run: Run) -> Mapping[str, Any]:
+    """Return the database under test as the run's configuration describes it; empty if it names none."""
+    return run.config.get("target") or {}
 
 
 def whole_row(results: Sequence[Result]) -> Result | None:

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from drumbeat.bench.closing import RunClosing
 from drumbeat.bench.control.create import PreparedRun, prepare_run, preview_operations, preview_run
 from drumbeat.bench.control.orchestrator import UNDER_WAY, Orchestrator
 from drumbeat.bench.control.preflight import Preflight
@@ -22,14 +23,12 @@ from drumbeat.bench.model import (
     RunJudgement,
     RunRecord,
     ServerProbe,
-    stored_explanation,
 )
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.model.warehouse import WarehouseSettings
 from drumbeat.bench.results import report
 from drumbeat.bench.results.availability import availability_of, corrected
 from drumbeat.bench.results.compare import Comparison, baseline_criterion, compare, compared, last_good, regress
-from drumbeat.bench.results.conclusion import SKIPPED
 from drumbeat.bench.results.curves import curves_of
 from drumbeat.bench.results.enrichment import HISTORY_LIMIT, enrich
 from drumbeat.bench.results.execution_pages import ExecutionQuery, read_executions
@@ -45,18 +44,17 @@ from drumbeat.bench.results.top_errors import most_frequent
 from drumbeat.bench.results.trend import read_trend
 from drumbeat.bench.results.verdicts import judged_at, verdicts_of
 from drumbeat.bench.results.watch import RunWatch, read_worker_curves
-from drumbeat.bench.run_state import whole_row
+from drumbeat.bench.run_state import stored_target
 from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.interface import HasWarehouse
 from drumbeat.bench.targets.server_watch import watch_statistics
-from drumbeat.bench.targets.urls import keeps_history
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.templates import TemplateDocument, parse, with_settings
 from drumbeat.bench.templates.revisions import as_document, revision, row_of, save_if
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
 from drumbeat.core.engine import DEFAULT_ENGINE, EngineRoom
-from drumbeat.core.errors import DrumbeatError, InvalidInput, Refused, StoreUnavailable
+from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound, Refused, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.runtime.prompt_spawner import PromptSpawner
@@ -120,16 +118,20 @@ class BenchService:
         self.watch, self.worker_curves = partial(RunWatch, store), partial(read_worker_curves, store)
         self.load_executions = partial(load_executions, store)
         self.folders_elsewhere = partial(folders_elsewhere, store)
+        self._closing = RunClosing(
+            store=store, clock=clock, owner=owner, language_model=self._language_model, enrich=self.enrich
+        )
         runs = self._orchestrator()
         self.start, self.stop, self.status, self.orphans = runs.start_run, runs.stop_run, runs.get_run_status, runs.orphans
 
     async def add_template(self, text: str | bytes, name: str | None = None) -> Template:
         """Store a document as a template, under ``name`` or the document's own name. Raises InvalidInput, AlreadyExists."""
         document = parse(text)
-        template_name = name or document.name
-        if not template_name:
+        if name:
+            document = parse({**document.to_json(), "name": name})
+        if not document.name:
             raise InvalidInput("name: expected a template name, got none; set name in the document or pass --name")
-        return await self._store.templates.create(row_of(f"tpl-{uuid4().hex[:8]}", template_name, document))
+        return await self._store.templates.create(row_of(f"tpl-{uuid4().hex[:8]}", document.name, document))
 
     async def change_template(
         self, id_or_name: str, text: str | bytes | None, settings: Sequence[str] = (), *, seen: str | None = None
@@ -153,6 +155,15 @@ class BenchService:
 
     async def remove_template(self, id_or_name: str) -> None:
         await self._store.templates.delete((await self._store.templates.get(id_or_name)).template_id)
+
+    async def template_id(self, id_or_name: str) -> str:
+        """Return the id of a template, or of a removed template that runs were created from. Raises NotFound."""
+        try:
+            return (await self._store.templates.get(id_or_name)).template_id
+        except NotFound:
+            if not await self._store.runs.list(template_id=id_or_name, limit=1):
+                raise
+            return id_or_name
 
     async def plan(self, document: TemplateDocument) -> Preflight:
         """Return what a run of this template document would start, with warnings. Nothing is started."""
@@ -179,16 +190,21 @@ class BenchService:
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
         """Create a run from a template document, in the status PREPARED. Raises InvalidInput before anything is stored."""
+        template_id = (await self._store.templates.get(template)).template_id if template else None
+        return await self._create(document, template_id)
+
+    async def _create(self, document: TemplateDocument, template_id: str | None) -> tuple[Run, Preflight]:
+        """Create a run. ``template_id``: the template of its document, which may have been removed."""
         room = self._room(document)
         made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices(), room)
-        template_id = (await self._store.templates.get(template)).template_id if template else None
         run_id = await self._orchestrator().create_run(template_id, made.config, name=document.name or "")
         if template_id is not None:
-            await self._store.templates.note_use(template_id)
+            with suppress(NotFound):
+                await self._store.templates.note_use(template_id)
         return await self._store.runs.get(run_id), made.preflight
 
     async def recreate(self, run_id: RunId, settings: Sequence[str] = ()) -> tuple[Run, Preflight]:
-        """Create a new run, in the status PREPARED, from the template document of an earlier run."""
+        """Create a new run, in the status PREPARED, from the template document that is stored with an earlier run."""
         before = await self._store.runs.get(run_id)
         stored = before.config.get("document")
         if stored is None:
@@ -196,7 +212,7 @@ class BenchService:
                 f"cannot repeat run {run_id}: no template document is stored with it, as it was not created by bench run; "
                 "create a new run from a template"
             )
-        return await self.create(with_settings(parse({**stored, "name": before.name}), settings), before.template_id)
+        return await self._create(with_settings(parse({**stored, "name": before.name}), settings), before.template_id)
 
     async def conduct(
         self,
@@ -219,24 +235,8 @@ class BenchService:
                 conducting = self._orchestrator(prompt).conduct(run_id, leave, on_beat)
                 status = await race(self._leave_silent(prompt, hurry, leave), conducting)
         if status in RUN_ENDED:
-            await self._complete(run_id, hurry or leave)
+            await self._closing.close(run_id, hurry or leave)
         return status
-
-    async def _complete(self, run_id: RunId, hurry: asyncio.Event) -> None:
-        """After a run's end, add what its template and the settings ask for; if ``hurry`` is set, do not wait for others."""
-        run = await self._store.runs.get(run_id)
-        if keeps_history(_target(run).get("url")):
-            await self._read_history(run_id, hurry)
-        if (run.config.get("recording") or {}).get("load_into_store"):
-            await self._load_recorded(run_id)
-        if not hurry.is_set():
-            await self._explain_if_automatic(await self._store.runs.get(run_id))
-
-    async def _load_recorded(self, run_id: RunId) -> None:
-        try:
-            await self.load_executions(run_id)
-        except DrumbeatError as exc:
-            log.warning("could not load the recorded operations of run %s: %s; try: bench executions --load", run_id, exc)
 
     async def _leave_silent(self, spawner: PromptSpawner, hurry: asyncio.Event, leave: asyncio.Event) -> None:
         """Once ``hurry`` is set, check every few seconds whether the engine answers; if it does not, set ``leave``."""
@@ -256,15 +256,6 @@ class BenchService:
             raise Refused("no language model is set up to explain runs; name one as [language_model] in drumbeat.toml")
         return await explain_run(self._store, model, run_id)
 
-    async def _explain_if_automatic(self, run: Run) -> None:
-        """Explain a run that has just ended, if the settings ask for it. Errors are only logged."""
-        try:
-            model = self._language_model()
-            if model is not None and model.settings.automatic and stored_explanation(run) is None:
-                await explain_run(self._store, model, run.run_id)
-        except DrumbeatError as exc:
-            log.warning("could not explain run %s: %s; try: bench explain", run.run_id, exc)
-
     async def executions(self, run_id: RunId, **query: Any) -> Sequence[Execution]:
         """Return a page of a run's recorded operations, from the store or files on this host. ``query``: see ExecutionQuery."""
         return await read_executions(self._store, run_id, ExecutionQuery(**query))
@@ -272,28 +263,16 @@ class BenchService:
     async def enrich(self, run_id: RunId, limit: timedelta = HISTORY_LIMIT) -> Result:
         """Try again to add the database's own figures (counters or statement history) to a run's result. Raises NotFound."""
         run = await self._store.runs.get(run_id)
-        return await enrich(self._store, run_id, lambda: self._connections.open(_target(run)), self._clock, limit)
+        return await enrich(self._store, run_id, lambda: self._connections.open(stored_target(run)), self._clock, limit)
 
     async def _set_warehouse(self, run: Run) -> None:
         """Change the database's warehouse as the run's template says, once, before the run starts. Raises InvalidInput."""
-        wanted = _target(run).get("warehouse")
+        wanted = stored_target(run).get("warehouse")
         if run.status not in (RunStatus.PREPARED, RunStatus.STARTING) or not isinstance(wanted, Mapping):
             return
-        async with self._connections.open(_target(run)) as target:
+        async with self._connections.open(stored_target(run)) as target:
             if isinstance(target, HasWarehouse):
                 await target.set_warehouse(WarehouseSettings(**{name: each for name, each in wanted.items() if name != "name"}))
-
-    async def _read_history(self, run_id: RunId, leave: asyncio.Event) -> None:
-        """Add what the database has recorded about a run's statements to the result of the ended run.
-
-        The database records statements with a delay. Waits for late ones, unless ``leave`` is set at the start."""
-        limit = timedelta() if leave.is_set() else HISTORY_LIMIT
-        try:
-            whole = whole_row(await self._store.results.list(run_id))
-            if whole is not None and whole.enrichment_status == SKIPPED:
-                await self.enrich(run_id, limit)
-        except DrumbeatError as exc:
-            log.warning("could not add the database's history to the result of run %s: %s; try: bench enrich", run_id, exc)
 
     async def decisions(self, run_id: RunId) -> tuple[DecisionRecord, ...]:
         """Return the decisions and events of a run, in order."""
@@ -379,7 +358,7 @@ class BenchService:
         return Orchestrator(self._store, spawner, self._clock, self._owner, self._watch)
 
     def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], ServerProbe | None]]:
-        return watch_statistics(lambda: self._connections.open(_target(run)), self._clock, _statements(run))
+        return watch_statistics(lambda: self._connections.open(stored_target(run)), self._clock, _statements(run))
 
 
 def _statements(run: Run) -> Mapping[str, Sequence[str]]:
@@ -394,7 +373,3 @@ def _statements(run: Run) -> Mapping[str, Sequence[str]]:
 def engine_of(run: Run) -> str:
     """Return the engine that runs a run's workers, or several as ``a,b``."""
     return str((run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE)
-
-
-def _target(run: Run) -> Mapping[str, Any]:
-    return run.config.get("target") or {}

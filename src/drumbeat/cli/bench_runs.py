@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from drumbeat.cli.bench_conduct import orchestrate_and_watch, warn_of_workers
 from drumbeat.cli.bench_outcome import (
     form_of,
     print_folders,
@@ -21,12 +20,12 @@ from drumbeat.cli.bench_outcome import (
 )
 from drumbeat.cli.bench_templates import SetOption, is_file, read_document
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
-from drumbeat.cli.live import watched
+from drumbeat.cli.live import not_started, watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
 from drumbeat.cli.worker_columns import place_columns, problem
-from drumbeat.composition.plane import ControlPlane, on_stop_signals, until_stopped
-from drumbeat.core.errors import StoreUnavailable
+from drumbeat.composition.plane import ControlPlane, until_stopped
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.recovery import unconfirmed
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
@@ -41,7 +40,8 @@ SourceArgument = Annotated[
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run id.")]
 ReportOption = Annotated[
-    list[str] | None, typer.Option("--report", metavar="FILE", help="Write a report; the extension selects the format.")
+    list[str] | None,
+    typer.Option("--report", metavar="FILE", help="Write a report; the extension selects the format. Not with --detach."),
 ]
 ExitStatusOption = Annotated[
     bool,
@@ -114,7 +114,7 @@ def run_benchmark(
     has not ended: it was left to another orchestrator. With --detach: 0 once the run is started; bench watch --exit-status
     returns the other codes.
     """
-    forms = {path: form_of(path) for path in reports or ()}
+    forms = _forms(reports, detach=detach)
     refuse_local_store(store, engine)
 
     async def work() -> int:
@@ -130,6 +130,16 @@ def run_benchmark(
     raise typer.Exit(run(work()))
 
 
+def _forms(reports: list[str] | None, *, detach: bool) -> dict[str, str]:
+    """Return the format of each report to write when the run has ended. Raises InvalidInput, also for any with --detach."""
+    if reports and detach:
+        raise InvalidInput(
+            "expected --detach or --report, got both: with --detach, this command exits before the run has ended; "
+            "when it has, write the report with: drumbeat bench report RUN --output FILE"
+        )
+    return {path: form_of(path) for path in reports or ()}
+
+
 async def _start(
     plane: ControlPlane, bench: "BenchService", created: Run, *, detach: bool, as_json: bool, reports: dict[str, str]
 ) -> int:
@@ -142,64 +152,6 @@ async def _start(
         say(f"started {run_id}: {created.name}")
     await orchestrate_and_watch(plane, bench, run_id, quiet=as_json)
     return await finish(bench, run_id, as_json=as_json, reports=reports)
-
-
-async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
-    """Control a run and show it live until it ends or another orchestrator takes it over. Returns the run's status."""
-    leave, hurry = asyncio.Event(), asyncio.Event()
-    async with _stop_on_signals(bench, run_id, leave, hurry), watched(plane.store, run_id, bench.judgement, quiet=quiet):
-        status = await bench.conduct(run_id, leave, hurry=hurry)
-    warn_of_workers(await bench.status(run_id))
-    return status
-
-
-def warn_of_workers(found: "RunReport") -> bool:
-    """Print which workers might still run after their run ended or was left to another process, and the command that ends them.
-
-    Returns whether there are such workers.
-    """
-    left = unconfirmed(found.workers)
-    if left:
-        places = {each.place or each.engine for each in left} - {None}
-        where = f" ({', '.join(sorted(str(place) for place in places))})" if places else ""
-        names = ", ".join(each.worker_id for each in left)
-        line = f"workers that may still run{where}: {names}; end them with: drumbeat bench stop {found.run.run_id}"
-        errors.print(line, style="yellow", soft_wrap=True)
-    return bool(left)
-
-
-@asynccontextmanager
-async def _stop_on_signals(
-    bench: "BenchService", run_id: RunId, leave: asyncio.Event, hurry: asyncio.Event
-) -> AsyncIterator[None]:
-    """During the block, a first Ctrl-C or SIGTERM stops the run, and a second one leaves it to another orchestrator.
-
-    Any signal sets ``hurry``: from then on, the orchestrator does not wait for engines that do not answer."""
-    signalled = asyncio.Event()
-
-    def on_signal(_: str) -> None:
-        if signalled.is_set():
-            leave.set()
-        signalled.set()
-        hurry.set()
-
-    async def stop_run() -> None:
-        while await signalled.wait():
-            errors.print("stopping: workers finish their current operations …", style="yellow")
-            try:
-                await bench.stop(run_id)
-                return
-            except StoreUnavailable as exc:
-                errors.print(f"could not stop the run: {exc}; interrupt again to retry", style="red", soft_wrap=True)
-                signalled.clear()
-
-    with on_stop_signals(on_signal):
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(stop_run())
-            try:
-                yield
-            finally:
-                task.cancel()
 
 
 async def finish(bench: "BenchService", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
@@ -267,13 +219,15 @@ def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption =
 def watch(run_id: RunArgument, exit_status: ExitStatusOption = False, store: StoreOption = None) -> None:
     """Watch a run until it has ended.
 
-    Exit codes: 0, or with --exit-status those of bench run.
+    Exit codes: 0, or with --exit-status those of bench run; 6 at once for a run that was not started.
     """
 
     async def work() -> int:
         async with open_plane(store) as plane:
-            await plane.store.runs.get(RunId(run_id))
-            bench = plane.bench()
+            found, bench = await plane.store.runs.get(RunId(run_id)), plane.bench()
+            if exit_status and found.status is RunStatus.PREPARED:
+                errors.print(not_started(found.run_id), style="yellow", soft_wrap=True)
+                return int((await bench.judgement(found)).gate)
             async with watched(plane.store, RunId(run_id), bench.judgement) as screen:
                 await screen.ended.wait()
             code = await finish(bench, RunId(run_id), as_json=False, reports={})
@@ -313,7 +267,7 @@ def list_runs(
     statuses: Annotated[
         list[RunStatus] | None, typer.Option("--status", case_sensitive=False, help="Only runs with this status. Repeatable.")
     ] = None,
-    template: Annotated[str | None, typer.Option("--template", help="Only runs of this template.")] = None,
+    template: Annotated[str | None, typer.Option("--template", help="Only runs of this template (name or id).")] = None,
     load_mode: Annotated[str | None, typer.Option("--load-mode", help="Only CONCURRENCY, QPS or FIND_MAX_CONCURRENCY.")] = None,
     scaling_mode: Annotated[str | None, typer.Option("--scaling-mode", help="Only AUTO, BOUNDED or FIXED.")] = None,
     since: Annotated[datetime | None, typer.Option("--since", help="Created at this time (UTC) or later.")] = None,
@@ -326,7 +280,7 @@ def list_runs(
     """List benchmark runs with their verdicts, newest first."""
 
     async def work(plane: ControlPlane) -> Any:
-        template_id = (await plane.store.templates.get(template)).template_id if template else None
+        template_id = await plane.bench().template_id(template) if template else None
         found = await plane.store.runs.list(
             statuses=statuses or (),
             search=search,
@@ -389,7 +343,7 @@ def rerun(
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark again, optionally with changed settings."""
-    forms = {path: form_of(path) for path in reports or ()}
+    forms = _forms(reports, detach=detach)
 
     async def work() -> int:
         async with open_plane(store) as plane:

@@ -1,11 +1,8 @@
 """drumbeat bench template: templates of benchmark runs."""
 
 import json
-import os
 import shlex
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.syntax import Syntax
 
+from drumbeat.cli.editor import edited_file
 from drumbeat.cli.interrupt import interruptible
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, console, say, show, show_json, to_json
@@ -53,15 +51,20 @@ def is_file(source: str) -> bool:
 
 def read_document(file: str) -> str:
     """Read the text of a file, or of standard input for ``-``. Raises InvalidInput."""
-    if file == "-":
-        with interruptible():
-            return sys.stdin.read()
+    what = "standard input" if file == "-" else f"the file {file!r}"
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return _read(file).decode("utf-8-sig")
     except OSError as exc:
         raise InvalidInput(f"cannot read the template {file!r}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
-        raise InvalidInput(f"expected the file {file!r} to be UTF-8 text, got an invalid byte at offset {exc.start}") from exc
+        raise InvalidInput(f"expected {what} to be UTF-8 text, got an invalid byte at offset {exc.start}") from exc
+
+
+def _read(file: str) -> bytes:
+    if file != "-":
+        return Path(file).read_bytes()
+    with interruptible():
+        return sys.stdin.buffer.read()
 
 
 @app.command("add")
@@ -109,12 +112,25 @@ def edit(
     store: StoreOption = None,
 ) -> None:
     """Change a template. A template that a run was created from is read-only: copy it instead."""
-    text = read_document(file) if file else None
-    if text is None and not settings:
-        template = with_control_plane(store, lambda plane: plane.store.templates.get(name))
-        text = _edited(_document(template))
-    made = with_control_plane(store, lambda plane: plane.bench().change_template(name, text, settings or ()))
+    if file or settings:
+        text = read_document(file) if file else None
+        made = with_control_plane(store, lambda plane: plane.bench().change_template(name, text, settings or ()))
+    else:
+        made = _change_in_editor(store, name)
     say(f"changed {made.name}")
+
+
+def _change_in_editor(store: str | None, name: str) -> Template:
+    """Change a template in an editor. Raises StaleWrite if someone else has changed the template meanwhile."""
+
+    async def read(plane: ControlPlane) -> tuple[Template, str]:
+        template = await plane.store.templates.get(name)
+        return template, plane.bench().revision(template)
+
+    template, seen = with_control_plane(store, read)
+    with edited_file(_document(template), "template.json", f"drumbeat bench template edit {shlex.quote(name)} --file") as path:
+        text = read_document(str(path))
+        return with_control_plane(store, lambda plane: plane.bench().change_template(template.template_id, text, seen=seen))
 
 
 @app.command("copy")
@@ -165,15 +181,3 @@ def schema() -> None:
 def _document(template: Template) -> str:
     fields = {"name": template.name, "description": template.description, "tags": list(template.tags), **template.config}
     return json.dumps(json.loads(to_json(fields)), indent=2, ensure_ascii=False)
-
-
-def _edited(text: str) -> str:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not editor:
-        raise InvalidInput("expected --file, --set or $EDITOR to change the template, got none of them")
-    with tempfile.TemporaryDirectory(prefix="drumbeat-") as folder:
-        path = Path(folder) / "template.json"
-        path.write_text(text, encoding="utf-8")
-        if subprocess.run([*editor.split(), str(path)], check=False).returncode:
-            raise InvalidInput(f"{editor} exited with an error; the template is unchanged")
-        return path.read_text(encoding="utf-8")

@@ -137,7 +137,10 @@ def reseal(store: StoreOption = None) -> None:
 
 def _password() -> str:
     """Prompt for the password, which keeps it out of the shell history and the process list."""
-    password = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    try:
+        password = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.buffer.readline().decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise InvalidInput("expected the password on standard input to be UTF-8 text, got something else") from None
     if not password:
         raise InvalidInput("expected a password, got none")
     return password

@@ -8,8 +8,8 @@ from typing import Any
 from rich.text import Text
 
 from drumbeat.bench.model import RunRecord
+from drumbeat.cli.bench_conduct import orchestrate_and_watch
 from drumbeat.cli.bench_outcome import print_outcome, write
-from drumbeat.cli.bench_runs import orchestrate_and_watch
 from drumbeat.cli.options import run
 from drumbeat.cli.render import console, say
 from drumbeat.composition import offline

@@ -39,6 +39,14 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(SPARKS[round(value / highest * (len(SPARKS) - 1))] for value in values)
 
 
+def not_started(run_id: RunId) -> str:
+    """Return a text for a run that is PREPARED: it was never started, so no orchestrator will run it."""
+    return (
+        f"run {run_id} is prepared but not started; start it on its page (drumbeat serve), or start another run like it with: "
+        f"drumbeat bench rerun {run_id}"
+    )
+
+
 @dataclass(slots=True)
 class RunScreen:
     """The state of a run as read from the store, and how it is drawn."""
@@ -101,9 +109,11 @@ class RunScreen:
         return Group(*lines, Text(), Text("decisions", style="bold"), *recent)
 
     def waiting(self) -> str | None:
-        """Return a text that says what a run waits for, such as an orchestrator or its engine; None if it does not wait."""
+        """Return a text that says what a run waits for, such as its start or its engine; None if it does not wait."""
         if self.judgement.is_orphan:
             return self.judgement.reason
+        if self.run is not None and self.run.status is RunStatus.PREPARED:
+            return not_started(self.run_id)
         if self.run is None or self.run.status is not RunStatus.STARTING:
             return None
         noted: str | None = self.run.custom_metrics.get("waiting")
@@ -184,6 +194,8 @@ class RunScreen:
         """Return what the run waits for, without the notes in its row, which change often."""
         if self.judgement.is_orphan:
             return self.judgement.reason
+        if self.run is not None and self.run.status is RunStatus.PREPARED:
+            return not_started(self.run_id)
         return self._slow_engine(self.run) if self.run is not None and self.run.status is RunStatus.STARTING else None
 
     def new_decisions(self) -> Iterator[str]:

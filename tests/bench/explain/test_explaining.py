@@ -197,6 +197,20 @@ async def test_a_run_that_ends_is_explained_by_itself_only_if_set(
     assert len(endpoint.asked) == times
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_processes_that_conduct_a_run_together_ask_the_model_once(
+    store: Store, endpoint: Endpoint, tmp_path: Path, fails: bool
+) -> None:
+    run = await marked_run(store)
+    if fails:
+        endpoint.refuses(500)
+    processes = [plane(store, tmp_path, **endpoint.table, automatic=True).bench() for _ in range(3)]
+
+    await asyncio.gather(*(bench.conduct(run.run_id, asyncio.Event()) for bench in processes))
+
+    assert len(endpoint.asked) == 1
+
+
 async def test_a_failing_model_does_not_hinder_the_end_of_a_run(endpoint: Endpoint, tmp_path: Path) -> None:
     store = MemoryStore(SystemClock())
     run = await marked_run(store)

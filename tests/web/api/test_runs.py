@@ -1,5 +1,6 @@
 """Runs over HTTP: made, started, stopped, listed, read, compared, run again and removed."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from drumbeat.bench.results import judgement
 from drumbeat.core.run import Execution, RunId
 from drumbeat.core.worker import WorkerId
-from web.given import Web, ended_run
+from web.given import Web, document, ended_run
 
 FAILURES = (("DATABASE_ERROR", "40001"), ("DATABASE_ERROR", "23505"), ("CONNECTION", None))
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,6 +103,22 @@ class TestMaking:
         assert made.status_code == 201
         assert made.json()["preflight"]["total_connections"] == 5
         assert made.headers["Location"].endswith(made.json()["run"]["run_id"])
+
+    async def test_a_run_is_made_again_and_listed_though_its_template_was_removed(
+        self, api: httpx.AsyncClient, furnished: Web
+    ) -> None:
+        draft = json.loads(document(furnished, name="removed"))
+        template = (await api.post("/api/v1/templates", json={"document": draft})).json()["template_id"]
+        run_id = (await api.post("/api/v1/runs", json={"template": "removed"})).json()["run"]["run_id"]
+        assert (await api.delete(f"/api/v1/templates/{template}")).status_code == 204
+
+        made = await api.post(f"/api/v1/runs/{run_id}/rerun", json={"settings": {"concurrent_connections": 5}})
+
+        assert made.status_code == 201, made.text
+        assert made.json()["run"]["template_id"] == template
+        assert await ids(api, template=template) == [made.json()["run"]["run_id"], run_id]
+        for unknown in ("removed", "nowhere"):
+            assert (await api.get("/api/v1/runs", params={"template": unknown})).status_code == 404
 
 
 class TestMoving:

@@ -60,6 +60,7 @@ async def test_a_template_that_was_used_is_read_only(api: httpx.AsyncClient, dra
         ("", {}, 422, "document"),
         ("", {"document": {}}, 422, "name"),
         ("", {"document": {"name": "kept"}}, 409, None),
+        ("", {"document": {"name": "a"}, "name": "two\nlines"}, 422, "name"),
         ("", {"document": {"name": "a", "timing": {"warmup_seconds": "soon"}}}, 422, "timing.warmup_seconds"),
         ("", {"document": {"name": "a", "target": {"password": "p"}}}, 422, "target.password"),
         ("/kept/copy", {"name": "kept"}, 409, None),

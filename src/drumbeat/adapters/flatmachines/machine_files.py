@@ -24,6 +24,8 @@ def load_machine(file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
         raise NotFound(f"cannot read the state machine file {file}: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise InvalidInput(f"expected the machine's file {file} to be UTF-8 text, got an invalid byte at {exc.start}") from exc
     found = read_json(text, str(file)) if file.suffix == ".json" else read_yaml(text, f"{file} to be YAML")
     if not isinstance(found, dict):
         raise InvalidInput(f"expected the machine's file {file} to contain a mapping, got {type(found).__name__}")

@@ -75,7 +75,10 @@ async def list_runs(
     response: Response,
     status: Annotated[list[RunStatus] | None, Query(description="Only runs with one of these statuses.")] = None,
     search: Annotated[str | None, Query(max_length=200, description="Only runs whose name contains this text.")] = None,
-    template: Annotated[str | None, Query(max_length=200, description="Only runs of this template.")] = None,
+    template: Annotated[
+        str | None,
+        Query(max_length=200, description="Only runs of this template, given by id or name; of a removed template by id."),
+    ] = None,
     load_mode: LoadMode | None = None,
     scaling_mode: ScalingMode | None = None,
     database: Annotated[
@@ -95,7 +98,7 @@ async def list_runs(
     filters = {
         "statuses": status or (),
         "search": search,
-        "template_id": (await plane.store.templates.get(template)).template_id if template else None,
+        "template_id": await plane.bench().template_id(template) if template else None,
         "load_mode": load_mode,
         "scaling_mode": scaling_mode,
         "since": since,
