@@ -83,6 +83,24 @@ async def test_a_preset_has_sql_for_the_table_that_runs(target: Target, preset: 
     assert (await drive(target, load, operations=100)).failed == 0
 
 
+async def test_a_preset_runs_on_a_table_whose_times_cannot_be_read(sqlite: Target) -> None:
+    """SQLite keeps any text or number in a DATETIME column."""
+    await sqlite.define(["CREATE TABLE people (id INTEGER PRIMARY KEY, seen_at DATETIME)"])
+    await sqlite.load_rows("people", ("id", "seen_at"), [(n, "01/02/2024 10:42" if n % 2 else n) for n in range(1, 201)])
+
+    load = await load_on(sqlite, {"preset": "read-heavy"})
+
+    assert (await drive(sqlite, load, operations=100)).failed == 0
+
+
+async def test_a_preset_on_times_that_cannot_be_read_is_refused_with_what_can_be_done(sqlite: Target) -> None:
+    await sqlite.define(["CREATE TABLE people (seen_at DATETIME PRIMARY KEY)"])
+    await sqlite.load_rows("people", ("seen_at",), [("01/02/2024 10:42",)])
+
+    with pytest.raises(InvalidInput, match=r"no times that can be read, such as 2024.*set workload\.operations instead"):
+        await load_on(sqlite, {"preset": "read-only"})
+
+
 async def test_the_seeds_own_queries_run_with_values_for_their_table(target: Target) -> None:
     await people(target, 200)
 
