@@ -101,6 +101,19 @@ async def test_a_preset_on_times_that_cannot_be_read_is_refused_with_what_can_be
         await load_on(sqlite, {"preset": "read-only"})
 
 
+@pytest.mark.parametrize("keys", [("a1", "b2", "c3"), (1, 2, "c3"), (1.5, 2, 3)])
+async def test_a_preset_runs_on_a_table_whose_whole_number_keys_are_others(sqlite: Target, keys: tuple[object, ...]) -> None:
+    """SQLite keeps texts and fractions in an INT column."""
+    await sqlite.define(["CREATE TABLE people (id INT PRIMARY KEY, name TEXT)"])
+    await sqlite.load_rows("people", ("id", "name"), [(key, "someone") for key in keys])
+
+    load = await load_on(sqlite, {"preset": "mixed"})
+    driven = await drive(sqlite, load, operations=100)
+
+    assert {each.kind for each in load.used} == {"POINT_LOOKUP", "UPDATE"}
+    assert (driven.failed, set(driven.rows("POINT_LOOKUP")), set(driven.rows("UPDATE"))) == (0, {1}, {1})
+
+
 async def test_the_seeds_own_queries_run_with_values_for_their_table(target: Target) -> None:
     await people(target, 200)
 
