@@ -383,6 +383,9 @@ def test_settings_reach_into_lists() -> None:
         ("=3", "expected a setting such as scaling.max_workers=10"),
         ("seed.low=3", "seed.low: seed is 4 and has no field 'low'"),
         ("workload.operations.7.weight=3", "workload.operations.7.weight: expected a list index from 0 to 0, got '7'"),
+        ("workload.operations.².weight=3", "expected a list index from 0 to 0, got '²'"),
+        ("workload.operations.٠.weight=3", "expected a list index from 0 to 0, got '٠'"),
+        (f"workload.operations.{'0' * 5_000}.weight=3", "expected a list index from 0 to 0, got '000"),
         ("name=[", "name: expected a value in YAML"),
     ],
 )
