@@ -353,6 +353,23 @@ def test_settings_are_put_in_by_any_spelling() -> None:
     assert (changed.tags, changed.name, changed.load_mode) == (["x", "y"], "", LoadMode.QPS)
 
 
+@pytest.mark.parametrize(
+    ("written", "setting", "kind"),
+    [
+        ("point_lookup", "slo.point_lookup.p95_ms=5", "POINT_LOOKUP"),
+        ("POINT_LOOKUP", "slo.Point_Lookup={p95_ms: 5}", "POINT_LOOKUP"),
+        ("overall", "slo.all.p95_ms=5", "overall"),
+        ("all", "slo.OVERALL.p95_ms=5", "overall"),
+        ("all", "slo.p95_ms=5", "overall"),
+        ("my_kind", "slo.my_kind.p95_ms=5", "my_kind"),
+    ],
+)
+def test_a_setting_changes_the_limit_of_a_kind_in_any_spelling(written: str, setting: str, kind: str) -> None:
+    changed = with_settings(parse({"slo": {written: {"p95_ms": 10}}}), [setting])
+
+    assert {name: each.p95_ms for name, each in changed.slo.items()} == {kind: 5}
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("1e3", 1000), ("1.5e+2", 150), ("2E-1", 0.2)])
 def test_a_number_may_be_written_with_an_exponent(text: str, seconds: float) -> None:
     assert with_settings(parse({}), [f"timing.duration_seconds={text}"]).timing.duration_seconds == seconds
