@@ -175,6 +175,7 @@ def test_yaml_is_taken() -> None:
         ({"duration": 0}, "timing.duration_seconds: expected more than 0, got 0"),
         ({"duration": float("inf")}, "timing.duration_seconds: expected a finite number"),
         ({"guardrails": {"max_cpu_percent": 101}}, "guardrails.max_cpu_percent: expected 100 or less, got 101"),
+        ({"on_worker_lost": "tolerate:" + "9" * 5_000}, "on_worker_lost: expected fail, replace or tolerate:N"),
         ({"on_worker_lost": "tolerate"}, "on_worker_lost: expected fail, replace or tolerate:N"),
         ({"autoscale_enabled": "yes"}, "autoscale_enabled: expected true or false, got 'yes'"),
         ({"concurrent_connections": None}, "concurrent_connections: expected the total number of connections, got no limit"),
