@@ -228,6 +228,12 @@ def test_question_marks_are_numbered_outside_quotes_and_comments(sql: str, expec
 # Operations and standard workloads
 
 
+@pytest.mark.parametrize("number", ["0", "30000000", "9" * 5_000, "٣"])
+def test_a_placeholder_of_an_impossible_number_is_refused(number: str) -> None:
+    with pytest.raises(InvalidInput, match=r"expected placeholders from \$1 to \$1000, got \$"):
+        numbered(f"SELECT 1 WHERE id = ${number}")
+
+
 async def test_the_tables_name_is_put_into_operations(target: Target) -> None:
     await people(target, 20)
     sql = "SELECT name FROM {table} WHERE id = $1"
