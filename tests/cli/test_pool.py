@@ -374,6 +374,10 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("push", "p", "1", "--group-limit", "1"), "expected --group NAME, because --group-limit"),
         (("push", "p", "1", "--group-rate", "10/1m"), "--group-limit and --group-rate are limits of a group"),
         (
+            ("push", "p", "1", "--group", "g", "--group-rate", "²/1m"),
+            "expected --group-rate as a number and a time, such as 10/1m",
+        ),
+        (
             ("push", "p", "1", "--group", "g", "--group-rate", "fast"),
             "expected --group-rate as a number and a time, such as 10/1m",
         ),

@@ -111,6 +111,7 @@ def test_every_moment_comes_once_and_in_order(expression: str, where: ZoneInfo) 
         ("-1 * * * *", "minute: expected 0 to 59, got ''"),
         ("1,,2 * * * *", "minute: expected 0 to 59, got ''"),
         ("١ * * * *", "minute: expected 0 to 59"),
+        ("1" * 5_000 + " * * * *", "minute: expected 0 to 59"),
         ("0 0 30 2 *", "a day of month that exists in one of the given months"),
         ("0 0 31 4,jun,9,11 *", "a day of month that exists in one of the given months"),
     ],

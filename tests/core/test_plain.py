@@ -10,7 +10,7 @@ from drumbeat.adapters.flatmachines.machine_files import load_machine
 from drumbeat.adapters.flatmachines.runner import read_arguments
 from drumbeat.bench.templates.parse import read
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import DEEPEST, printable, read_json, short_repr
+from drumbeat.core.plain import DEEPEST, printable, read_json, short_repr, whole_number
 from drumbeat.pool.payload import as_json
 from drumbeat.settings import load_settings
 from drumbeat.web.pages.pools_push import parse_payload
@@ -151,3 +151,12 @@ def test_what_is_left_out_of_a_message_is_never_read() -> None:
 def test_what_a_terminal_would_obey_is_left_out(text: str, one_line: str, lines: str) -> None:
     assert printable(text) == one_line
     assert printable(text, lines=True) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("042", 42), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("0" * 5_000, None)]
+    + [(text, None) for text in ("", "²", "٣", "-1", "+1", " 1", "1_0", "1.0", "one")],
+)
+def test_a_whole_number_is_ascii_digits_and_not_too_many(text: str, number: int | None) -> None:
+    assert whole_number(text) == number

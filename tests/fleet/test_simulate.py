@@ -186,6 +186,26 @@ def test_a_money_ceiling_holds_in_a_simulation() -> None:
     assert found.cost <= 3 * found.hours + 3
 
 
+@pytest.mark.parametrize(
+    ("settings", "paid", "price"),
+    [
+        ({}, 100.0, 2.0),
+        ({"price_per_hour": 5}, 100.0, 5.0),
+        ({"price_per_hour": 0}, 100.0, 0.0),
+        ({"billing_granule": "1h"}, HOUR, 2.0),
+    ],
+)
+def test_a_price_and_granule_of_the_policy_come_before_the_providers(
+    settings: dict[str, Any], paid: float, price: float
+) -> None:
+    around = SimulatedProvider(spawn_lag=timedelta(seconds=40), price_per_hour=2.0, granule=timedelta(seconds=1))
+
+    found = simulate_load(load((0, 60)), policy_for("fixed", {"workers": 1, **settings}), around)
+
+    assert found.outcome.worker_hours == pytest.approx(paid / HOUR)
+    assert found.outcome.cost == pytest.approx(paid / HOUR * price)
+
+
 def test_workers_leave_over_a_long_night_and_come_back() -> None:
     found = lag_aware(load((0, 60), (50_000, 60)))
 

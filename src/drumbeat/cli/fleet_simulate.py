@@ -32,8 +32,18 @@ def simulate(
         float,
         typer.Option("--jitter", callback=refuse_nan, min=0, max=0.99, help="Variation of the startup time: 0.2 is ± 20 %."),
     ] = 0.0,
-    granule: Annotated[str, typer.Option("--granule", help="Billing increment: paid time is rounded up to it.")] = "1s",
-    price: Annotated[float, typer.Option("--price", callback=refuse_nan, min=0, help="Price per worker and hour.")] = 0.0,
+    granule: Annotated[
+        str,
+        typer.Option(
+            "--granule", help="Billing increment: paid time is rounded up to it. A billing_granule of the policy comes first."
+        ),
+    ] = "1s",
+    price: Annotated[
+        float,
+        typer.Option(
+            "--price", callback=refuse_nan, min=0, help="Price per worker and hour. A price_per_hour of the policy comes first."
+        ),
+    ] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
     settings: SetOption = None,
     expected_service: ExpectedServiceOption = None,

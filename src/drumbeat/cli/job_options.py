@@ -5,6 +5,7 @@ from typing import Any
 
 from drumbeat.cli.options import parse_age
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import short_repr, whole_number
 
 
 def given_options(**options: Any) -> dict[str, Any]:
@@ -21,9 +22,9 @@ def backoff_option(first: str | None, most: str | None) -> dict[str, Any] | None
 def rate_option(text: str) -> dict[str, Any]:
     """Parse the rate limit of a group, such as 10/1m. Raises InvalidInput."""
     count, slash, per = text.partition("/")
-    if not slash or not count.strip().isdigit():
-        raise InvalidInput(f"expected --group-rate as a number and a time, such as 10/1m, got {text!r}")
-    return {"count": int(count), "per": parse_age(per, "--group-rate")}
+    if not slash or (number := whole_number(count.strip())) is None:
+        raise InvalidInput(f"expected --group-rate as a number and a time, such as 10/1m, got {short_repr(text)}")
+    return {"count": number, "per": parse_age(per, "--group-rate")}
 
 
 def check_group(options: Mapping[str, Any]) -> None:

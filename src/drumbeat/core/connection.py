@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+LONGEST_URL = 2000
+LONGEST_PASSWORD = 8000  #: enough for a private key or a token in place of a password
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncryptedSecret:

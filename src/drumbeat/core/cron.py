@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.plain import short_repr, whole_number
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -48,9 +49,9 @@ class _Field:
         return range(first, last + 1, every)
 
     def _number(self, text: str, first: int, last: int) -> int:
-        number = self.words.get(text.lower(), int(text) if text.isascii() and text.isdecimal() else None)
+        number = self.words.get(text.lower(), whole_number(text))
         if number is None or not first <= number <= last:
-            raise InvalidSettings(f"{self.name}: expected {first} to {last}, got {text!r}")
+            raise InvalidSettings(f"{self.name}: expected {first} to {last}, got {short_repr(text)}")
         return number
 
 

@@ -1,4 +1,4 @@
-"""Data from users: parse JSON with a depth limit, shorten values for messages, and remove control characters."""
+"""Data from users: read JSON of limited depth and whole numbers, shorten values for messages, remove control characters."""
 
 import json
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ MOST_VALUES = 20_000  #: most fields, members and values of one document; checki
 _MOST_CHARACTERS = 60  #: most characters of a value in a message
 _MOST_MEMBERS = 5  #: most members of a list or object in a message
 _UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"))
+_MOST_DIGITS = 18  #: most digits of a whole number in a text; all such numbers fit into 64 bits
 _MOST_BITS = 256  #: most bits of a whole number in a message
 
 
@@ -30,6 +31,11 @@ def read_json(text: str | bytes | bytearray, what: str, **options: Any) -> Any:
     if brackets(text) > DEEPEST:
         check_depth(value, what)
     return value
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that up to 18 ASCII digits write; None for any other text, such as ², ٣, -1 or thousands of digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def brackets(text: str | bytes | bytearray) -> int:

@@ -1,12 +1,13 @@
 """Simulate traces from files, and plot the results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.fleet.model import FleetPolicy, PolicyName
+from drumbeat.fleet.model import FleetPolicy, PolicyName, Provider
+from drumbeat.fleet.money import tariff
 from drumbeat.fleet.settings import legacy_policy, load_policy, with_settings
 from drumbeat.fleet.simulate import SimulatedController, SimulatedLoad, SimulatedProvider, SimulationResult, simulate
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
@@ -74,13 +75,20 @@ def simulate_once(load: SimulatedLoad, policy: FleetPolicy, provider: SimulatedP
     return simulate(
         load,
         SimulatedController(policy),
-        provider,
+        _as_paid(policy, provider),
         name=policy.policy.value,
         every=policy.every.total_seconds(),
         concurrency=policy.concurrency,
         sleeps=not policy.schedules and not policy.min_workers,
         skip=skip,
     )
+
+
+def _as_paid(policy: FleetPolicy, provider: SimulatedProvider) -> SimulatedProvider:
+    """Return the provider with the price and billing granule that count: as in a real fleet, the policy's come first."""
+    quoted = Provider(price_per_hour=provider.price_per_hour, billing_granule=provider.granule)
+    rates = tariff(policy, quoted)
+    return replace(provider, price_per_hour=rates.price, granule=rates.granule)
 
 
 def _check_any(policy: FleetPolicy) -> None:

@@ -22,7 +22,6 @@ class _Route:
 
     pattern: re.Pattern[str]
     methods: frozenset[str]
-    parameters: int  #: number of parameters in the path
 
 
 class Methods:
@@ -56,19 +55,16 @@ def _answer(method: str, allowed: Sequence[str]) -> Response | None:
 
 
 def known_routes(app: FastAPI) -> Sequence[_Route]:
-    """Return every route of the application that has HTTP methods; routes with the fewest path parameters come first."""
+    """Return every route of the application that has HTTP methods."""
     routes = [each for each in all_routes(app.routes) if getattr(each, "methods", None) and hasattr(each, "path_regex")]
-    found = [
-        _Route(pattern=each.path_regex, methods=frozenset(each.methods), parameters=each.path.count("{"))  # type: ignore[attr-defined]
-        for each in routes
-    ]
-    return sorted(found, key=lambda each: each.parameters)
+    return [_Route(pattern=each.path_regex, methods=frozenset(each.methods)) for each in routes]  # type: ignore[attr-defined]
 
 
 def allowed_methods(routes: Sequence[_Route], path: str) -> Sequence[str]:
-    """Return the HTTP methods that a path supports, from the most specific routes that match it; empty if none matches."""
-    matching = [each for each in routes if each.pattern.match(path)]
-    found = {method for each in matching if each.parameters == matching[0].parameters for method in each.methods}
+    """Return the HTTP methods of all routes that match a path; empty if none matches.
+
+    A path can match two routes: /templates/plan accepts POST, and also GET, for the template that is named plan."""
+    found = {method for each in routes if each.pattern.match(path) for method in each.methods}
     if "GET" in found and not path.endswith(_STREAM):
         found |= {"HEAD"}
     return sorted(found | {"OPTIONS"}) if found else []

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from drumbeat.bench.control.create import with_connection
-from drumbeat.bench.targets.connections import LONGEST_PASSWORD, LONGEST_URL, ConnectionService
+from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.vault import KEY_VARIABLE, Key, Vault, open_vault
 from drumbeat.bench.templates import parse
-from drumbeat.core.connection import EncryptedSecret
+from drumbeat.core.connection import LONGEST_PASSWORD, LONGEST_URL, EncryptedSecret
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound
 from drumbeat.store import Store, open_store
 from servers.postgres import PostgresServer

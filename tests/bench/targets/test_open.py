@@ -43,6 +43,7 @@ WRONG = [
     (f"postgresql://ann:{SECRET}@db:99999/shop", "expected a port from 1 to 65535 in the target's URL, got 99999"),
     ("postgresql:///shop?port=99999", "expected a port from 1 to 65535 in the target's URL, got 99999"),
     ("postgresql:///shop?port=five", "expected a port from 1 to 65535 in the target's URL, got a value that is not a number"),
+    (f"postgresql:///shop?port={'9' * 5_000}", "expected a port from 1 to 65535 in the target's URL, got a value that is not"),
     ("postgresql://localhost:0/shop", "expected a port from 1 to 65535"),
     ("mysql://localhost:65536/shop", "expected a port from 1 to 65535"),
 ]

@@ -175,6 +175,7 @@ def test_yaml_is_taken() -> None:
         ({"duration": 0}, "timing.duration_seconds: expected more than 0, got 0"),
         ({"duration": float("inf")}, "timing.duration_seconds: expected a finite number"),
         ({"guardrails": {"max_cpu_percent": 101}}, "guardrails.max_cpu_percent: expected 100 or less, got 101"),
+        ({"on_worker_lost": "tolerate:" + "9" * 5_000}, "on_worker_lost: expected fail, replace or tolerate:N"),
         ({"on_worker_lost": "tolerate"}, "on_worker_lost: expected fail, replace or tolerate:N"),
         ({"autoscale_enabled": "yes"}, "autoscale_enabled: expected true or false, got 'yes'"),
         ({"concurrent_connections": None}, "concurrent_connections: expected the total number of connections, got no limit"),
@@ -353,6 +354,23 @@ def test_settings_are_put_in_by_any_spelling() -> None:
     assert (changed.tags, changed.name, changed.load_mode) == (["x", "y"], "", LoadMode.QPS)
 
 
+@pytest.mark.parametrize(
+    ("written", "setting", "kind"),
+    [
+        ("point_lookup", "slo.point_lookup.p95_ms=5", "POINT_LOOKUP"),
+        ("POINT_LOOKUP", "slo.Point_Lookup={p95_ms: 5}", "POINT_LOOKUP"),
+        ("overall", "slo.all.p95_ms=5", "overall"),
+        ("all", "slo.OVERALL.p95_ms=5", "overall"),
+        ("all", "slo.p95_ms=5", "overall"),
+        ("my_kind", "slo.my_kind.p95_ms=5", "my_kind"),
+    ],
+)
+def test_a_setting_changes_the_limit_of_a_kind_in_any_spelling(written: str, setting: str, kind: str) -> None:
+    changed = with_settings(parse({"slo": {written: {"p95_ms": 10}}}), [setting])
+
+    assert {name: each.p95_ms for name, each in changed.slo.items()} == {kind: 5}
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("1e3", 1000), ("1.5e+2", 150), ("2E-1", 0.2)])
 def test_a_number_may_be_written_with_an_exponent(text: str, seconds: float) -> None:
     assert with_settings(parse({}), [f"timing.duration_seconds={text}"]).timing.duration_seconds == seconds
@@ -383,6 +401,9 @@ def test_settings_reach_into_lists() -> None:
         ("=3", "expected a setting such as scaling.max_workers=10"),
         ("seed.low=3", "seed.low: seed is 4 and has no field 'low'"),
         ("workload.operations.7.weight=3", "workload.operations.7.weight: expected a list index from 0 to 0, got '7'"),
+        ("workload.operations.².weight=3", "expected a list index from 0 to 0, got '²'"),
+        ("workload.operations.٠.weight=3", "expected a list index from 0 to 0, got '٠'"),
+        (f"workload.operations.{'0' * 5_000}.weight=3", "expected a list index from 0 to 0, got '000"),
         ("name=[", "name: expected a value in YAML"),
     ],
 )

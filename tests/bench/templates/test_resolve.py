@@ -83,6 +83,37 @@ async def test_a_preset_has_sql_for_the_table_that_runs(target: Target, preset: 
     assert (await drive(target, load, operations=100)).failed == 0
 
 
+async def test_a_preset_runs_on_a_table_whose_times_cannot_be_read(sqlite: Target) -> None:
+    """SQLite keeps any text or number in a DATETIME column."""
+    await sqlite.define(["CREATE TABLE people (id INTEGER PRIMARY KEY, seen_at DATETIME)"])
+    await sqlite.load_rows("people", ("id", "seen_at"), [(n, "01/02/2024 10:42" if n % 2 else n) for n in range(1, 201)])
+
+    load = await load_on(sqlite, {"preset": "read-heavy"})
+
+    assert (await drive(sqlite, load, operations=100)).failed == 0
+
+
+async def test_a_preset_on_times_that_cannot_be_read_is_refused_with_what_can_be_done(sqlite: Target) -> None:
+    await sqlite.define(["CREATE TABLE people (seen_at DATETIME PRIMARY KEY)"])
+    await sqlite.load_rows("people", ("seen_at",), [("01/02/2024 10:42",)])
+
+    with pytest.raises(InvalidInput, match=r"no times that can be read, such as 2024.*set workload\.operations instead"):
+        await load_on(sqlite, {"preset": "read-only"})
+
+
+@pytest.mark.parametrize("keys", [("a1", "b2", "c3"), (1, 2, "c3"), (1.5, 2, 3)])
+async def test_a_preset_runs_on_a_table_whose_whole_number_keys_are_others(sqlite: Target, keys: tuple[object, ...]) -> None:
+    """SQLite keeps texts and fractions in an INT column."""
+    await sqlite.define(["CREATE TABLE people (id INT PRIMARY KEY, name TEXT)"])
+    await sqlite.load_rows("people", ("id", "name"), [(key, "someone") for key in keys])
+
+    load = await load_on(sqlite, {"preset": "mixed"})
+    driven = await drive(sqlite, load, operations=100)
+
+    assert {each.kind for each in load.used} == {"POINT_LOOKUP", "UPDATE"}
+    assert (driven.failed, set(driven.rows("POINT_LOOKUP")), set(driven.rows("UPDATE"))) == (0, {1}, {1})
+
+
 async def test_the_seeds_own_queries_run_with_values_for_their_table(target: Target) -> None:
     await people(target, 200)
 
@@ -195,6 +226,12 @@ def test_question_marks_are_numbered_outside_quotes_and_comments(sql: str, expec
 
 
 # Operations and standard workloads
+
+
+@pytest.mark.parametrize("number", ["0", "30000000", "9" * 5_000, "٣"])
+def test_a_placeholder_of_an_impossible_number_is_refused(number: str) -> None:
+    with pytest.raises(InvalidInput, match=r"expected placeholders from \$1 to \$1000, got \$"):
+        numbered(f"SELECT 1 WHERE id = ${number}")
 
 
 async def test_the_tables_name_is_put_into_operations(target: Target) -> None:

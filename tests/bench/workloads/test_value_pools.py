@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from datetime import UTC, date
+from datetime import UTC, date, time
 from pathlib import Path
 
 import pytest
 
 from bench.people import BEGAN, people
-from bench.workloads.standard.given import TARGETS, empty_database
+from bench.workloads.standard.given import TARGETS, empty_database, empty_file
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.bench.workloads.value_pools import PoolSizes, moment, sample_pools
@@ -92,8 +92,27 @@ async def test_moments_are_microseconds_since_1970(target: Target) -> None:
         BEGAN.replace(tzinfo=UTC),
         "2024-01-01 00:00:00",
         "2024-01-01T00:00:00+00:00",
-        19_723 * 86_400_000_000,
     ],
 )
 def test_a_moment_is_the_same_however_the_database_says_it(value: object) -> None:
     assert moment(value) == 19_723 * 86_400 * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "value", ["01/02/2024 10:42", "0000-00-00 00:00:00", "", 1_704_067_200, 45_292.5, b"2024", time(1), None]
+)
+def test_a_value_that_does_not_say_which_moment_it_is_counts_as_missing(value: object) -> None:
+    assert moment(value) is None
+
+
+async def test_times_that_cannot_be_read_are_left_out_of_the_sample(tmp_path: Path) -> None:
+    """SQLite keeps any text or number in a DATETIME column."""
+    async with empty_file("sqlite", tmp_path) as target:
+        await target.define(["CREATE TABLE people (id INTEGER PRIMARY KEY, seen_at DATETIME)"])
+        written = ["01/02/2024 10:42", "yesterday", 1_704_067_200, "2024-01-01 00:00:00"]
+        await target.load_rows("people", ("id", "seen_at"), list(enumerate(written, 1)))
+
+        pools = await sample_pools(target, await target.describe("people"), 1)
+
+    assert set(pools.ranges) == set(pools.rows["seen_at"]) == {19_723 * 86_400 * 1_000_000}
+    assert len(pools.ranges) >= VIRTUAL_SLOTS

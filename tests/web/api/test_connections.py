@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from drumbeat.core.connection import LONGEST_PASSWORD
 from web.given import OPEN, Web, web
 
 CONNECTIONS = "/api/v1/connections"
@@ -47,6 +48,21 @@ async def test_a_password_goes_in_and_never_out(
     written = b"".join(file.read_bytes() for file in furnished.folder.rglob("*") if file.is_file())
     assert b"sealed" in written
     assert PASSWORD.encode() not in written
+
+
+async def test_a_password_may_be_as_long_as_a_private_key(api: httpx.AsyncClient) -> None:
+    longest = "s" * LONGEST_PASSWORD
+
+    made = await api.post(CONNECTIONS, json={"name": "keyed", "url": URL, "password": longest})
+    changed = await api.patch(f"{CONNECTIONS}/keyed", json={"password": longest})
+    refused = [
+        await api.post(CONNECTIONS, json={"name": "longer", "url": URL, "password": f"{longest}s"}),
+        await api.patch(f"{CONNECTIONS}/keyed", json={"password": f"{longest}s"}),
+    ]
+
+    assert (made.status_code, changed.status_code) == (201, 200)
+    assert [(each.status_code, each.json()["errors"][0]["field"]) for each in refused] == [(422, "password")] * 2
+    assert all(longest not in each.text for each in refused)
 
 
 async def test_a_password_is_given_again_with_another_url(api: httpx.AsyncClient) -> None:

@@ -334,6 +334,14 @@ class TestHealth:
         assert head.headers["Content-Length"] == str(len(got.content))
         assert (wrong.status_code, wrong.headers["Allow"]) == (405, allowed)
 
+    @pytest.mark.parametrize("job_id", ["many", "cancel", "requeue", "cancel-matching"])
+    async def test_a_job_may_be_named_like_a_path(self, api: httpx.AsyncClient, job_id: str) -> None:
+        pushed = await api.post("/api/v1/pools/named/jobs", json={"payload": 1, "job_id": job_id})
+
+        assert pushed.status_code == 201
+        assert (await api.get(pushed.headers["Location"])).json()["job"]["job_id"] == job_id
+        assert (await api.options(pushed.headers["Location"])).headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+
     async def test_what_is_not_there_is_a_problem(self, api: httpx.AsyncClient) -> None:
         for answer in (await api.get("/api/v1/nonsense"), await api.options("/api/v1/nonsense")):
             assert (answer.status_code, answer.json()["title"]) == (404, "Not Found")

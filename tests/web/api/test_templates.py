@@ -43,6 +43,28 @@ async def test_a_template_is_kept_found_changed_copied_and_removed(api: httpx.As
     assert (await api.get(at)).status_code == 404
 
 
+@pytest.mark.parametrize("name", ["plan", "preview"])
+async def test_a_template_may_be_named_like_a_path(api: httpx.AsyncClient, draft: dict[str, Any], name: str) -> None:
+    made = await kept(api, draft, name)
+    at = f"{TEMPLATES}/{name}"
+
+    assert (await api.get(at)).json() == made
+    assert (await api.head(at)).status_code == 200
+    assert (await api.options(at)).headers["Allow"] == "DELETE, GET, HEAD, OPTIONS, POST, PUT"
+    assert (await api.post(at, json={"document": draft})).status_code == 200, "the path itself still answers"
+    assert (await api.put(at, json={"settings": {"concurrent_connections": 7}})).json()["config"]["concurrent_connections"] == 7
+    assert (await api.delete(at)).status_code == 204
+    assert (await api.get(at)).status_code == 404
+
+
+async def test_a_template_named_schema_is_found_by_its_id(api: httpx.AsyncClient, draft: dict[str, Any]) -> None:
+    made = await kept(api, draft, "schema")
+
+    assert (await api.get(f"{TEMPLATES}/{made['template_id']}")).json() == made
+    assert "properties" in (await api.get(f"{TEMPLATES}/schema")).json()
+    assert (await api.delete(f"{TEMPLATES}/schema")).status_code == 204
+
+
 async def test_a_template_that_was_used_is_read_only(api: httpx.AsyncClient, draft: dict[str, Any]) -> None:
     made = await kept(api, draft, "used")
     assert (await api.post("/api/v1/runs", json={"template": "used"})).status_code == 201

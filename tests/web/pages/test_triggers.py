@@ -2,12 +2,30 @@
 
 import re
 
+import pytest
 from playwright.async_api import Page, expect
 
 from drumbeat.store import open_store
+from drumbeat.triggers.model import BeatKind, Trigger, TriggerType
+from drumbeat.web.pages.triggers import pool_href
 from web.pages.browsing import opened
 from web.pages.scene import MAIL
 from web.pages.served import Served
+
+
+@pytest.mark.parametrize(
+    ("machine", "pool_id", "href"),
+    [
+        (BeatKind.CHECKER, "mail", "/pools/mail"),
+        (BeatKind.REAPER, "a/b", "/pools/a%2Fb"),
+        (BeatKind.FLEET, "gpus", "/fleet/gpus"),
+        (BeatKind.FLEET, None, None),
+    ],
+)
+def test_a_triggers_pool_leads_to_its_page_and_a_fleet_to_the_fleets(
+    machine: BeatKind, pool_id: str | None, href: str | None
+) -> None:
+    assert pool_href(Trigger(name="t", type=TriggerType.CRON, machine=machine, pool_id=pool_id)) == href
 
 
 async def test_a_trigger_shows_when_it_is_due_and_is_fired_by_hand(page: Page, served: Served) -> None:

@@ -14,15 +14,13 @@ from drumbeat.bench.targets.interface import TableDescription, Target
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.targets.urls import holds_password, with_password, with_warehouse
 from drumbeat.bench.targets.vault import Vault
-from drumbeat.core.connection import EncryptedSecret, StoredConnection
+from drumbeat.core.connection import LONGEST_PASSWORD, LONGEST_URL, EncryptedSecret, StoredConnection
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
 TEST_TIMEOUT = 10.0  #: seconds to wait for a database to answer
-LONGEST_URL = 2000
-LONGEST_PASSWORD = 8000  #: enough for a private key or a token in place of a password
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 

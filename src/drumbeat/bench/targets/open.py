@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from drumbeat.bench.targets.interface import Target
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.plain import whole_number
 
 _EXPECTED = "postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///FILE, duckdb:///FILE or snowflake://USER@ACCOUNT/DATABASE/SCHEMA"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
@@ -105,7 +106,7 @@ def _check_host(parts: SplitResult) -> None:
 
 
 def _check_port(port: str | None) -> None:
-    is_number = port is not None and port.isascii() and port.isdigit()
-    if port and not (is_number and 1 <= int(port) <= _LAST_PORT):
-        got = int(port) if is_number else "a value that is not a number"
+    number = whole_number(port or "")
+    if port and (number is None or not 1 <= number <= _LAST_PORT):
+        got = "a value that is not a number" if number is None else number
         raise InvalidSettings(f"expected a port from 1 to {_LAST_PORT} in the target's URL, got {got}")

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from drumbeat.bench.driver.session import PASSWORD_VARIABLE
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.plain import whole_number
 from drumbeat.user_path import user_path
 
 EXPECTED = "snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME"
@@ -163,9 +164,10 @@ def _place(options: Mapping[str, str]) -> dict[str, Any]:
     """Return host, port and protocol. Raises InvalidSettings for http to another machine: the secret would not be encrypted."""
     place: dict[str, Any] = {name: options[name] for name in _SHOWN_OPTIONS if options.get(name)}
     if port := place.pop("port", None):
-        if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
+        number = whole_number(port)
+        if number is None or not 1 <= number <= 65_535:
             raise InvalidSettings("expected a port from 1 to 65535 in the target's URL, got another value")
-        place["port"] = int(port)
+        place["port"] = number
     protocol = _one_of("protocol", place.get("protocol", "https"), ("https", "http"))
     if protocol == "http" and place.get("host") not in _LOOPBACK:
         raise InvalidSettings(

@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -80,6 +81,9 @@ class SqliteTarget:
         keys = [name for name, _, _, key_position in rows if key_position]
         key = keys[0] if len(keys) == 1 else None
         low, high = _bounds(connection, table, next((each for each in columns if each.name == key), None))
+        if not isinstance(low, int | None) or not isinstance(high, int | None):
+            columns = tuple(replace(each, type=ValueType.TEXT) if each.name == key else each for each in columns)
+            low, high = None, None
         rows = connection.execute(f"SELECT COUNT(*) FROM {quoted(table)}").fetchone()[0]  # noqa: S608
         return TableDescription(name=table, columns=columns, key=key, key_low=low, key_high=high, rows=rows)
 
@@ -296,7 +300,8 @@ def _type(declared: str) -> ValueType:
     return ValueType.FLOAT if any(word in declared for word in numbers) else ValueType.TEXT
 
 
-def _bounds(connection: sqlite3.Connection, table: str, key: Column | None) -> tuple[int | None, int | None]:
+def _bounds(connection: sqlite3.Connection, table: str, key: Column | None) -> tuple[object, object]:
+    """Return the lowest and highest key of a whole number type. SQLite also stores fractions and text in such a column."""
     if key is None or key.type is not ValueType.BIGINT:
         return None, None
     name = quoted(key.name)

@@ -9,7 +9,9 @@ from drumbeat.bench.templates.blocks import WorkloadBlock
 from drumbeat.bench.workloads.columns import generated, generated_key, quoted_name
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, point_lookup
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import whole_number
 
+_MOST_PLACEHOLDERS = 1000
 _TOKENS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<mark>\?)|\$(?P<number>\d+)", re.DOTALL)
 _NAME = r"[\"`]?(\w+)[\"`]?"
 _INSERTED = re.compile(r"\bINTO\s+[^\s(]+\s*\(([^)]*)\)", re.IGNORECASE)
@@ -61,7 +63,7 @@ def with_table(sql: str, subject: Subject) -> str:
 def numbered(sql: str) -> tuple[str, int]:
     """Replace each ? outside quotes and comments by $1, $2 …; SQL that already has such placeholders stays unchanged. Returns
     the SQL and the number of placeholders."""
-    numbers = [int(found["number"]) for found in _TOKENS.finditer(sql) if found["number"]]
+    numbers = [_number(found["number"]) for found in _TOKENS.finditer(sql) if found["number"]]
     if numbers:
         return sql, max(numbers)
     count = 0
@@ -72,6 +74,15 @@ def numbered(sql: str) -> tuple[str, int]:
         return f"${count}" if found["mark"] else found[0]
 
     return _TOKENS.sub(replaced, sql), count
+
+
+def _number(digits: str) -> int:
+    number = whole_number(digits)
+    if number is None or not 1 <= number <= _MOST_PLACEHOLDERS:
+        raise InvalidInput(
+            f"workload.custom_*_query: expected placeholders from $1 to ${_MOST_PLACEHOLDERS}, got ${digits[:9]}; correct it"
+        )
+    return number
 
 
 def _key(field: str, subject: Subject) -> Value:

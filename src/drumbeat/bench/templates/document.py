@@ -36,7 +36,7 @@ from drumbeat.bench.templates.fields import (
 from drumbeat.core.errors import InvalidInput
 
 OVERALL = "overall"  #: the name of the objective for all kinds of operation together
-_LOST = re.compile(r"fail|replace|tolerate:([0-9]+)")
+_LOST = re.compile(r"fail|replace|tolerate:([0-9]{1,9})")
 PASSWORD_REFUSED = "target.url: holds a password, but templates are stored; set DRUMBEAT_TARGET_PASSWORD instead"  # noqa: S105
 
 

@@ -11,7 +11,7 @@ from drumbeat.bench.templates.document import TemplateDocument
 from drumbeat.bench.templates.problems import problems_of
 from drumbeat.bench.templates.spellings import SPELLINGS, Path, canonical, canonical_path
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import check_size, read_json, short_repr
+from drumbeat.core.plain import check_size, read_json, short_repr, whole_number
 from drumbeat.yaml_text import read_yaml
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: a string or a // comment; an unclosed string ends with its line
@@ -110,9 +110,10 @@ def _assign(tree: dict[str, Any], path: Path, value: Any, name: str) -> None:
 
 
 def _index(items: Sequence[Any], step: str, name: str) -> int:
-    if not step.isdigit() or int(step) >= len(items):
-        raise InvalidInput(f"{name}: expected a list index from 0 to {len(items) - 1}, got {step!r}")
-    return int(step)
+    index = whole_number(step)
+    if index is None or index >= len(items):
+        raise InvalidInput(f"{name}: expected a list index from 0 to {len(items) - 1}, got {short_repr(step)}")
+    return index
 
 
 def json_schema() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.bench.templates.blocks import CUSTOM, FindMaxBlock, ObjectiveBlock
+from drumbeat.bench.templates.document import OVERALL, kind_named
 from drumbeat.core.plain import short_repr
 
 Path = tuple[str, ...]
@@ -65,7 +66,8 @@ def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def canonical_path(path: Path) -> Path:
     """Return the canonical path of a field. ``path`` can be an older name of the field, or already the canonical path."""
-    return SPELLINGS.get(path, path)
+    path = SPELLINGS.get(path, path)
+    return ("slo", kind_named(path[1]) or OVERALL, *path[2:]) if len(path) > 1 and path[0] == "slo" else path
 
 
 _NOTHING = object()

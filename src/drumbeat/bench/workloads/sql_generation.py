@@ -37,6 +37,7 @@ PRESETS: Mapping[str, Mapping[Kind, int]] = {
 }
 
 SCAN_LENGTH = 100  #: how many keys or rows a range scan reads
+_READABLE = "2024-01-31 10:42:00"  #: a time as text that ``value_pools`` can read
 _CHANGED_FIRST = (ValueType.TEXT, ValueType.FLOAT, ValueType.INT, ValueType.BIGINT, ValueType.TIMESTAMP)
 
 
@@ -147,7 +148,9 @@ def _key_range(subject: Subject, key: Column) -> Made:
 
 def _time_range(subject: Subject, time: Column) -> Made:
     if not subject.pools.ranges:
-        return f"no values of {time.name} are known: the table is empty, or no values were sampled from it"
+        return (
+            f"no values of {time.name} are known: the table is empty, or it has no times that can be read, such as {_READABLE}"
+        )
     sql = subject.written(
         "SELECT {columns} FROM {table} WHERE {time} >= {low} ORDER BY {time} LIMIT {count}",
         columns=subject.all_names(),
@@ -224,6 +227,10 @@ def _existing_key(subject: Subject) -> Value | str:
         return f"its key {key.name} of type {key.native_type} holds bytes, which cannot be sent as values"
     if key is not None and sampled:
         return PoolValue(values=sampled, type=key.type)
+    if key is not None and key.type is ValueType.TIMESTAMP:
+        return (
+            f"no keys of {table.name} are known: the table is empty, or it has no times that can be read, such as {_READABLE}"
+        )
     if key is None or table.key_low is None or table.key_high is None:
         return f"no keys of {table.name} are known: the table is empty, or no values were sampled from it"
     return KeyValue(low=table.key_low, high=table.key_high, type=key.type)

@@ -25,7 +25,7 @@ class ValuePools:
 
     keys: tuple[object, ...] = ()
     ranges: tuple[object, ...] = ()
-    rows: Mapping[str, tuple[object, ...]] = field(default_factory=dict)  #: values by column, without nulls
+    rows: Mapping[str, tuple[object, ...]] = field(default_factory=dict)  #: by column, without nulls and unreadable times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,9 @@ class _Sampler:
 
 
 def _enough(values: Sequence[object], column: Column) -> tuple[object, ...]:
-    """Return the values without nulls, repeated if there are fewer values than worker slots, until there is one per slot."""
-    present = tuple(moment(value) if column.type is ValueType.TIMESTAMP else value for value in values if value is not None)
+    """Return the values without nulls and unreadable times, repeated until there is at least one per worker slot."""
+    read = [moment(value) for value in values] if column.type is ValueType.TIMESTAMP else values
+    present = tuple(value for value in read if value is not None)
     return present * -(-VIRTUAL_SLOTS // len(present)) if 0 < len(present) < VIRTUAL_SLOTS else present
 
 
@@ -113,13 +114,23 @@ def plain(value: object) -> object:
     return str(value) if isinstance(value, UUID) else value
 
 
-def moment(value: object) -> object:
-    """Convert a date, a datetime or an ISO text to microseconds since 1970; a time without a time zone counts as UTC."""
+def moment(value: object) -> int | None:
+    """Convert a date, a datetime or an ISO text to microseconds since 1970; a time without a time zone counts as UTC.
+
+    Returns None for any other value. SQLite stores any text or number in a time column, and nothing says what it means: 01/02
+    can be in January or February, and a number can count seconds, milliseconds or days."""
     if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+        value = _from_iso(value)
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if not isinstance(value, datetime):
-        return value
+        return None
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def _from_iso(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import whole_number
 
 OUTPUTS = "outputs"
 _FIELDS = frozenset({"args", "kwargs", OUTPUTS})
@@ -23,10 +24,10 @@ def filled_in(payload: Any, results: Mapping[str, Any]) -> dict[str, Any]:
     args, kwargs = list(payload["args"]), dict(payload["kwargs"])
     for place, parent in payload[OUTPUTS].items():
         value = [_result(results, each) for each in parent] if isinstance(parent, list) else _result(results, parent)
-        if not place.isdigit():
+        if (position := whole_number(place)) is None:
             kwargs[place] = value
-        elif int(place) < len(args):
-            args[int(place)] = value
+        elif position < len(args):
+            args[position] = value
         else:
             raise InvalidInput(f"outputs: expected a position below the number of arguments, {len(args)}, got {place}")
     return {"args": args, "kwargs": kwargs}

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from fastapi import Response
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr
 
-from drumbeat.core.connection import StoredConnection
+from drumbeat.core.connection import LONGEST_PASSWORD, LONGEST_URL, StoredConnection
 from drumbeat.core.errors import InvalidInput
 from drumbeat.web.api.answers import created, problems, set_location
 from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
@@ -34,9 +34,11 @@ def _readable(url: str) -> str:
 
 
 Url = Annotated[
-    str, Field(min_length=1, max_length=2000, description="URL of the database, without a password."), AfterValidator(_readable)
+    str,
+    Field(min_length=1, max_length=LONGEST_URL, description="URL of the database, without a password."),
+    AfterValidator(_readable),
 ]
-Password = Annotated[SecretStr, Field(max_length=1000, description="Stored encrypted, and never returned.")]
+Password = Annotated[SecretStr, Field(max_length=LONGEST_PASSWORD, description="Stored encrypted, and never returned.")]
 Words = Annotated[str, Field(max_length=1000)]
 
 

@@ -145,8 +145,13 @@ class Simulation(RequestBody):
     )
     spawn_lag: Annotated[float, Field(gt=0, le=LONGEST_LAG, description="Seconds until a new worker is ready.")] = 120
     jitter: Annotated[float, Field(ge=0, lt=1, description="Random share by which each spawn_lag differs.")] = 0
-    granule: Annotated[float, Field(gt=0, le=86_400, description="Seconds that paid time is rounded up to.")] = 1
-    price_per_hour: Annotated[float, Field(ge=0, le=HIGHEST_PRICE, description="Price of a worker.")] = 0
+    granule: Annotated[
+        float,
+        Field(gt=0, le=86_400, description="Seconds that paid time is rounded up to, if `settings` has no billing_granule."),
+    ] = 1
+    price_per_hour: Annotated[
+        float, Field(ge=0, le=HIGHEST_PRICE, description="Price of a worker, if `settings` has none.")
+    ] = 0
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
 
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.composition.base import triggers_file
+from drumbeat.triggers.model import BeatKind
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import notify
 from drumbeat.web.pages.components import PageTable, TableColumn
@@ -71,6 +72,14 @@ def _schedule_text(trigger: Any) -> str | None:
     return f"{trigger.schedule} ({trigger.timezone or 'UTC'})" if trigger.schedule else None
 
 
+def pool_href(trigger: Any) -> str | None:
+    """Return the path of the page of a trigger's pool or, if the trigger scales a fleet, of its fleet; None: all pools."""
+    if trigger.pool_id is None:
+        return None
+    section = "fleet" if trigger.machine is BeatKind.FLEET else "pools"
+    return f"/{section}/{quote(trigger.pool_id, safe='')}"
+
+
 _TRIGGERS = (
     TableColumn(name="trigger", read=lambda row: row[0].name),
     TableColumn(name="type", label="fired by", read=lambda row: plain(TRIGGER_TYPES, row[0].type)),
@@ -78,7 +87,7 @@ _TRIGGERS = (
     TableColumn(
         name="pool",
         read=lambda row: row[0].pool_id or _ALL_POOLS,
-        href=lambda row: f"/pools/{quote(row[0].pool_id, safe='')}" if row[0].pool_id else None,
+        href=lambda row: pool_href(row[0]),
     ),
     TableColumn(name="schedule", read=lambda row: _schedule_text(row[0])),
     TableColumn(name="last", label="last fired (UTC)", read=lambda row: row[1].at if row[1] else "never"),

@@ -1,17 +1,25 @@
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from bench.recorded import record, run, search
+from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.model.plan import LoadMode, QpsPlan, RunPlan, Scaling, ScalingMode
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.compare.similarity import Confidence, Similarity, near, similarity, sizes_alike, target_kind
+from drumbeat.bench.templates import parse, plan_of, run_config
+
+SNOWFLAKE = {"url": "snowflake://account/d/s?warehouse=W"}
+HOST = HostCapacity(cpu_cores=4, memory_gb=16)
 
 
-def sized(size: str, plan: RunPlan | None = None) -> RunRecord:
-    config = {"target": {"url": "postgresql://h/d", "size": size, "cache": False}}
-    return replace(record(), run=run(config=config), plan=plan or RunPlan())
+def sized(size: str, plan: RunPlan | None = None, **fields: Any) -> RunRecord:
+    """A run whose configuration is made from a template, as a run's is."""
+    target = {**SNOWFLAKE, "warehouse": {"size": size}, "use_cached_result": False}
+    document = parse({"target": target, "workload": {"standard": "ycsb-c"}, **fields})
+    return replace(record(), run=run(config=run_config(document, plan_of(document, HOST))), plan=plan or RunPlan())
 
 
 @pytest.mark.parametrize(
@@ -45,7 +53,7 @@ def test_neighbouring_sizes_are_half_alike(one: str, other: str, alike: float) -
 
 
 def test_the_same_run_twice_is_wholly_alike() -> None:
-    assert similarity(sized("M"), sized("M")).score == pytest.approx(1)
+    assert similarity(sized("Medium"), sized("Medium")).score == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +65,18 @@ def test_the_same_run_twice_is_wholly_alike() -> None:
     ],
 )
 def test_each_difference_costs_its_weight(plan: RunPlan, lost: float) -> None:
-    assert similarity(sized("M"), sized("M", plan)).score == pytest.approx(1 - lost)
+    assert similarity(sized("Medium"), sized("Medium", plan)).score == pytest.approx(1 - lost)
+
+
+@pytest.mark.parametrize(("other", "lost"), [("LARGE", 0.10), ("x-large", 0.20)])
+def test_another_size_of_the_warehouse_costs_its_weight(other: str, lost: float) -> None:
+    assert similarity(sized("Medium"), sized(other)).score == pytest.approx(1 - lost)
+
+
+def test_the_size_of_the_warehouse_counts_under_its_older_name_too() -> None:
+    older = {**SNOWFLAKE, "warehouse_size": "Large", "use_cached_result": False}
+
+    assert similarity(sized("Medium"), sized("Medium", target=older)).parts["size"] == 0.5
 
 
 def test_what_is_not_known_counts_half() -> None:
@@ -68,7 +87,7 @@ def test_what_is_not_known_counts_half() -> None:
 
 
 def test_a_throughput_runs_target_weighs_most() -> None:
-    one, other = (sized("M", RunPlan(load_mode=LoadMode.QPS, qps=QpsPlan(target_qps=qps))) for qps in (100, 50))
+    one, other = (sized("Medium", RunPlan(load_mode=LoadMode.QPS, qps=QpsPlan(target_qps=qps))) for qps in (100, 50))
 
     assert similarity(one, other).score == pytest.approx(0.85)
 

@@ -112,12 +112,13 @@ def sizes_alike(one: str, other: str) -> float:
 
 
 def _size(record: RunRecord) -> str | None:
-    size = _target(record).get("size") or _target(record).get("warehouse_size")
-    return None if size is None else str(size)
+    """Return the size that the run gave its Snowflake warehouse; None if it gave it none."""
+    warehouse = _target(record).get("warehouse")
+    return warehouse.get("size") if isinstance(warehouse, Mapping) else None
 
 
 def _cache(record: RunRecord) -> Any:
-    return _target(record).get("use_cached_result", _target(record).get("cache"))
+    return _target(record).get("use_cached_result")
 
 
 def _read_share(record: RunRecord) -> float | None:
