@@ -386,6 +386,7 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("reschedule", "p"), "expected --at or --in, got neither"),
         (("reschedule", "p", "--at", "noon"), "expected --at as an ISO time"),
         (("reschedule", "p", "--all", "--at", "2026-12-24"), "--at with a time zone, .*for UTC, write 2026-12-24T00:00:00Z"),
+        (("reschedule", "p", "--all", "--at", "9999-12-31T23:59:59-12:00"), "run_at: expected .* before the year 9000"),
         (("reschedule", "p", "--in", "1h"), "expected --all or a filter such as --type, got neither"),
         (("prioritise", "p", "--to", "7"), "expected --all or a filter such as --type, got neither"),
         (("prioritise", "p", "--to", "7", "--type", "a", "--all"), "expected --all or a filter such as --type, got both"),
