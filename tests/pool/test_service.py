@@ -10,7 +10,7 @@ from drumbeat import testing
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, NotFound, Refused
 from drumbeat.core.job import Job
-from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool as pool_row
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, pool as pool_row, with_heartbeat
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan
@@ -60,6 +60,8 @@ async def test_a_heartbeat_that_live_workers_do_not_keep_is_refused() -> None:
     await stage.join(name(0))
 
     assert (await desk.update(heartbeat=seconds(20))).thresholds.lost_after == seconds(80)
+    with pytest.raises(Refused, match=r"would seem silent after 4 s with the new time limits; stop them first$"):
+        await desk.create(thresholds=with_heartbeat(PRESETS[PoolKind.JOBS], seconds(2)), exist_ok=True)
     with pytest.raises(Refused, match="1 live workers of papers send a heartbeat every 20 s and would seem silent after 4 s"):
         await desk.update(heartbeat=seconds(2))
     await stage.leave(name(0))

@@ -126,7 +126,7 @@ class Fleets:
         return FleetConfigured(
             pool=pool,
             is_new=is_new,
-            changed=() if old is None else policy_store.differences(old.policy, pool.policy),
+            changed=() if old is None else policy_store.changes_of(old, pool),
             overruled=policy_store.overridden_settings(pool, os.environ, self._facts),
         )
 

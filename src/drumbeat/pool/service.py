@@ -7,15 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.job_step import JobStep
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool
 from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.pool.engine_change import check_engine_change
-from drumbeat.pool.heartbeat_change import changed_heartbeat
+from drumbeat.pool.engine_change import check_engine_change, engine_settings
 from drumbeat.pool.job_options import new_jobs, one_job
 from drumbeat.pool.model import no_job, task_handler_fields
 from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
@@ -37,6 +35,7 @@ from drumbeat.pool.validation import (
 )
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.pool.workflows import PoolWorkflows
+from drumbeat.runtime.heartbeat_change import changed_heartbeat, check_live_workers
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         Raises InvalidSettings for an invalid ``retention`` or ``engine``.
         """
         policy |= {RESULT_TTL: check_result_ttl(policy[RESULT_TTL])} if RESULT_TTL in policy else {}
-        settings = {**(plan.to_json() if plan else {}), **policy, **await self._engine_settings(engine)}
+        settings = {**(plan.to_json() if plan else {}), **policy, **await engine_settings(engine, self._check_engine)}
         retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
         await self._plugins.prepare()
         try:
@@ -99,6 +98,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
                 raise
         row = await self.get()
         await check_engine_change(self._store, row, engine)
+        await check_live_workers(self._store, row, thresholds)
         dropped = (*PLAN_FIELDS, *task_handler_fields(plan.handlers)) if plan else ()
         return await self._change(settings, dropped, row, thresholds)
 
@@ -133,7 +133,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             added = parse_handlers(handlers or {})
             given["handlers"] = changed_handlers(plan_of(row).handlers, added, remove_handlers)
             by_hand = task_handler_fields([*added, *remove_handlers])
-        policy = replace(plan_of(row), **given).to_json(given) | more | await self._engine_settings(engine)
+        policy = replace(plan_of(row), **given).to_json(given) | more | await engine_settings(engine, self._check_engine)
         expected = {"handlers": row.policy.get("handlers")} if handlers or remove_handlers else {}
         try:
             return await self._change(policy, by_hand, row, await changed_heartbeat(self._store, row, heartbeat), expected)
@@ -141,15 +141,6 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             return await self.update(
                 handlers=handlers, remove_handlers=remove_handlers, heartbeat=heartbeat, engine=engine, **changes
             )
-
-    async def _engine_settings(self, engine: str | None) -> dict[str, str]:
-        """Check an engine and return it as a field of the pool's policy; empty for None. Raises InvalidSettings."""
-        if engine is None:
-            return {}
-        engine_names(engine)
-        if self._check_engine is not None:
-            await self._check_engine(engine)
-        return {ENGINE_IN_POLICY: engine}
 
     async def _change(
         self,
