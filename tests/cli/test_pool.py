@@ -532,3 +532,17 @@ def test_nothing_is_pushed_where_triggers_cannot_be_read(url: str, tmp_path: Pat
         invoke("pool", "push", "p", "2", store=url)
 
     assert [job["payload"] for job in jobs(url)] == [1]
+
+
+def test_a_pool_that_cannot_be_reaped_is_told_with_the_others(url: str) -> None:
+    for name in ("a", "b"):
+        invoke("pool", "create", name, store=url)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+        database.execute("UPDATE pools SET policy = '{\"provider\":\"nowhere\"}' WHERE pool_id = 'a'")
+        database.commit()
+
+    said = invoke("pool", "reap", store=url)
+
+    assert said.code == 1
+    assert "a: no summary\n  failed: " in said.output
+    assert "\nb: " in said.output

@@ -11,8 +11,9 @@ import yaml
 
 from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.errors import InvalidSettings, NotFound
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.settings import Settings, public_url
+from drumbeat.triggers.model import BeatKind, Firing
 from drumbeat.triggers.webhook import SIGNATURE, TIMESTAMP, sign
 from e2e.processes import eventually
 from triggers.given import SECRET
@@ -75,6 +76,25 @@ async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPla
     assert set(found) == {"often", "nightly", "cloud"}
     assert found["often"].outcome == "papers: 2 jobs ready, but 0 of at most 0 workers are here"
     assert all(each.ok for each in found.values())
+
+
+@pytest.mark.parametrize("machine", [BeatKind.CHECKER, BeatKind.REAPER])
+async def test_a_pool_whose_engine_is_not_known_here_keeps_no_other_from_its_beat(
+    plane: ControlPlane, machine: BeatKind
+) -> None:
+    await plane.store.pools.create(pool("a", PoolKind.JOBS, provider="nowhere"))
+
+    reports = await plane.fired(Firing(trigger="t", machine=machine, max_workers=0 if machine is BeatKind.CHECKER else None))
+
+    assert {name: (report["led"], report["ok"]) for name, report in reports.items()} == {
+        "a": (False, False),
+        "papers": (True, True),
+    }
+    assert "nowhere" in reports["a"]["error"]
+    assert reports["a"].keys() == reports["papers"].keys()
+    assert not (await plane.triggers().last_fired())["t"].ok
+    with pytest.raises(InvalidSettings, match="nowhere"):
+        await plane.fired(Firing(trigger="t", machine=machine, pool_id="a"))
 
 
 async def test_a_check_by_hand_is_no_triggers_firing(plane: ControlPlane) -> None:
