@@ -14,7 +14,7 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbea
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import VARIABLES
-from drumbeat.pool.worker.options import plan_of
+from drumbeat.pool.worker.options import WorkPlan, plan_of
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import PoolChange
@@ -316,6 +316,19 @@ async def test_a_pool_that_nobody_made_a_fleet_is_left_alone(plane: ControlPlane
     for heed in (plane.fleets.apply_environment, plane.fleets.effective_policy):
         with pytest.raises(InvalidInput, match=r"got gpus, a pool of jobs without a policy; .* drumbeat fleet create gpus"):
             await heed(NAME)
+
+
+async def test_handlers_are_added_to_those_of_the_pool(plane: ControlPlane) -> None:
+    await plane.pool(NAME).create(WorkPlan(handlers={"a": "m:a", "b": "m:b", "c": "m:c"}), **{"task_handler:c": "m:c"})
+
+    scaled = await plane.fleets.configure(NAME, {"policy": "lag_aware"}, handlers={"c": "command:true"})
+    again = await plane.fleets.configure(NAME, {}, handlers={"d": "m:d"})
+
+    three = {"a": "m:a", "b": "m:b", "c": "command:true"}
+    assert (scaled.is_new, plan_of(scaled.pool).handlers) == (True, three)
+    assert "task_handler:c" not in scaled.pool.policy, "no task replaces what a user has set"
+    assert plan_of(again.pool).handlers == {**three, "d": "m:d"}
+    assert again.changed == (f"handlers {three} → {three | {'d': 'm:d'}}",)
 
 
 @pytest.mark.parametrize("how", ["preset", "file"])

@@ -207,7 +207,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
     """List the fields that differ between two policies, each as ``max_workers 10 → 5``."""
     default = FleetPolicy.default_json()
     was, now = {**default, **before}, {**default, **after}
-    names = [name for name in now if name != "mode" and was.get(name) != now[name]]
+    names = [name for name in now if name not in ("mode", "mended_at") and was.get(name) != now[name]]
     return tuple(f"{name.removesuffix('_seconds')} {_show(name, was.get(name))} → {_show(name, now[name])}" for name in names)
 
 
