@@ -523,6 +523,36 @@ def test_a_mark_of_byte_order_is_no_part_of_a_job(url: str, tmp_path: Path, name
     assert told(url, "list", "p")["payload"] == {"a": "1"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "requeue p one",
+        "requeue p --all",
+        "requeue p --all --limit 1",
+        "requeue p --type t",
+        "requeue p one --subtree",
+        "reschedule p --all --in 0s",
+    ],
+)
+def test_jobs_that_can_run_again_fire_the_triggers_of_a_push(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    fired: list[list[str]] = []
+    monkeypatch.setattr("drumbeat.triggers.detached.start_detached", lambda command, *_: fired.append(command))
+    monkeypatch.chdir(tmp_path)
+    invoke("pool", "push", "p", "1", "--id", "one", "--type", "t", "--max-attempts", "1", "--delay", "1h", store=url)
+    if command.startswith("requeue"):
+        invoke("pool", "cancel", "p", "one", store=url)
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+            database.execute("UPDATE jobs SET status = 'poisoned'")
+            database.commit()
+    (tmp_path / "triggers.yml").write_text("triggers:\n  - {name: push, type: subprocess}\n")
+
+    invoke("pool", *command.split(), store=url)
+
+    assert [json.loads(each[-1])["pool_id"] for each in fired] == ["p"]
+
+
 def test_nothing_is_pushed_where_triggers_cannot_be_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pushed(url, 1)

@@ -306,14 +306,14 @@ class ControlPlane(ControlPlaneBase):
 
         return WorkerRunner(self, self.checker(), self.watching())
 
-    def pool(self, name: str) -> "Pool":
-        """Return the job pool with this name, as an object to push to and read from; it need not exist in the store yet."""
+    def pool(self, name: str, on_push: Callable[[PoolId], Awaitable[object]] | None = None) -> "Pool":
+        """Return the job pool with this name, as an object to push to and read from; it need not exist in the store yet.
+
+        ``on_push`` (such as ``waker()``) is called after changes that let jobs run, to start workers."""
         from drumbeat.pool.service import Pool
 
-        url = self.settings.store
-        return Pool(
-            self.store, self.clock, name, process_name(), store_url=url, check_engine=self.check_engine, plugins=self.plugins
-        )
+        url, clock = self.settings.store, self.clock
+        return Pool(self.store, clock, name, process_name(), on_push, url, self.check_engine, self.plugins)
 
     async def check_engine(self, engines: str) -> None:
         """Raise InvalidSettings for engines that are not known here, or whose workers cannot reach the store."""

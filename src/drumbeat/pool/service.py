@@ -60,9 +60,10 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         check_engine: Callable[[str], Awaitable[object]] | None = None,
         plugins: PoolPlugins = NO_PLUGINS,
     ) -> None:
-        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push and every event; ``store_url``
-        is the store's URL, which ``push_on`` and ``complete_on`` need; ``check_engine`` raises InvalidSettings for an engine
-        that is not known, or whose workers could not reach the store; ``plugins``: middleware, and where large values go."""
+        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called when jobs were pushed, requeued or rescheduled,
+        and after an event; ``store_url`` is the store's URL, which ``push_on`` and ``complete_on`` need; ``check_engine``
+        raises InvalidSettings for an engine that is not known, or whose workers could not reach the store; ``plugins``:
+        middleware, and where large values go."""
         self._check_engine = check_engine
         super().__init__(PoolId(name), store_url, plugins)
         self._store = store
@@ -169,8 +170,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         if not jobs:
             return []
         ids = await self._plugins.push(self.pool_id, jobs, self._send)
-        if self._on_push is not None:
-            await self._on_push(self.pool_id)
+        await self._work_added()
         return ids
 
     async def _send(self, jobs: Sequence[NewJob]) -> Sequence[JobId]:
@@ -291,8 +291,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             raise AlreadyExists(
                 f"event {event!r} was sent to job {job_id} before; the first one counts, and this one is dropped"
             )
-        if self._on_push is not None:
-            await self._on_push(self.pool_id)
+        await self._work_added()
 
     async def list(self, **filters: Any) -> Sequence[Job]:
         """List jobs in push order. Filters: statuses, job_type, group, worker_id, holder, after, limit.

@@ -62,7 +62,7 @@ def add(app: AppState) -> None:
         await app.plane.pool(pool_id).get()
         breadcrumbs(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
         heading(_TITLE)
-        _ChangeForm(app.plane.pool(pool_id), app.clock)
+        _ChangeForm(app.pool(pool_id), app.clock)
 
     @page(app, "/pools/{pool_id}/errors", "Pools")
     async def errors(pool_id: str) -> None:
@@ -74,7 +74,7 @@ def add(app: AppState) -> None:
         async def requeue(group_id: str) -> None:
             jobs = next((each.jobs for each in found.groups if each.group_id == group_id), 0)
             if await confirm(f"Requeue {counted(jobs, 'poisoned job')} with this error?", "Requeue"):
-                done = await app.plane.pool(pool_id).requeue_where(JobFilter(error_group=group_id))
+                done = await app.pool(pool_id).requeue_where(JobFilter(error_group=group_id))
                 notify(_summary(done, "requeued"))
                 ui.navigate.reload()
 
