@@ -129,6 +129,26 @@ async def test_work_added_pulls_those_who_wait_for_it(plane: ControlPlane, monke
     assert [json.loads(command[-1])["pool_id"] for command in sent] == ["papers"]
 
 
+async def test_a_push_pulls_the_beat_of_fleets_only_for_a_fleet(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, ...]] = []
+    monkeypatch.setattr("drumbeat.triggers.detached.start_detached", lambda command, *_: sent.append(tuple(command)))
+    (tmp_path / "triggers.yml").write_text(
+        "triggers:\n"
+        "  - {name: apart, type: subprocess, machine: fleet_beat}\n"
+        "  - {name: beside, type: in-loop, machine: fleet_beat}\n"
+        "  - {name: named, type: subprocess, machine: fleet_beat, input: {pool_id: papers}}\n"
+    )
+    await plane.fleets.configure("fleet", {"policy": "lag_aware", "min_workers": "0"})
+
+    async with plane.waking() as work_added:
+        fired = {name: [*await work_added(name)] for name in ("papers", "fleet", "gone")}
+
+    assert fired == {"papers": ["named"], "fleet": ["apart", "beside"], "gone": []}
+    assert [json.loads(command[-1])["pool_id"] for command in sent] == ["papers", "fleet"]
+
+
 async def test_work_added_in_a_loop_is_checked_beside_the_caller(plane: ControlPlane, tmp_path: Path) -> None:
     (tmp_path / "triggers.yml").write_text(FILE.replace("{name: push, type: subprocess}", "{name: push, type: in-loop}"))
 
