@@ -532,6 +532,7 @@ def test_a_mark_of_byte_order_is_no_part_of_a_job(url: str, tmp_path: Path, name
         "requeue p --type t",
         "requeue p one --subtree",
         "reschedule p --all --in 0s",
+        "resume p",
     ],
 )
 def test_jobs_that_can_run_again_fire_the_triggers_of_a_push(

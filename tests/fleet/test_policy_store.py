@@ -319,7 +319,8 @@ async def test_a_pool_that_nobody_made_a_fleet_is_left_alone(plane: ControlPlane
 
 
 async def test_handlers_are_added_to_those_of_the_pool(plane: ControlPlane) -> None:
-    await plane.pool(NAME).create(WorkPlan(handlers={"a": "m:a", "b": "m:b", "c": "m:c"}), **{"task_handler:c": "m:c"})
+    by_task: dict[str, Any] = {"task_handler:c": "m:c"}
+    await plane.pool(NAME).create(WorkPlan(handlers={"a": "m:a", "b": "m:b", "c": "m:c"}), **by_task)
 
     scaled = await plane.fleets.configure(NAME, {"policy": "lag_aware"}, handlers={"c": "command:true"})
     again = await plane.fleets.configure(NAME, {}, handlers={"d": "m:d"})

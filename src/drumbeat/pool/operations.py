@@ -69,9 +69,13 @@ class PoolOperations:
         With ``types``, only resume jobs of these types.
         """
         row, kinds = await self.get(), names("types", types)
-        if not kinds:
-            return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
-        return await self._change_types(resume_change(kinds))
+        if kinds:
+            resumed = await self._change_types(resume_change(kinds))
+        else:
+            change = PoolChange(resumed=True, policy=await self._reset_failures())
+            resumed = await self._store.pools.change(row.pool_id, change)
+        await self._work_added()
+        return resumed
 
     async def _change_types(self, change: PoolChange) -> PoolRow:
         changed = await self._store.pools.change(self.pool_id, change)

@@ -61,9 +61,9 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         plugins: PoolPlugins = NO_PLUGINS,
     ) -> None:
         """``who`` is the worker name that ``claim`` uses; ``on_push`` is called when jobs were pushed, requeued or rescheduled,
-        and after an event; ``store_url`` is the store's URL, which ``push_on`` and ``complete_on`` need; ``check_engine``
-        raises InvalidSettings for an engine that is not known, or whose workers could not reach the store; ``plugins``:
-        middleware, and where large values go."""
+        after an event, and when the pool is resumed; ``store_url`` is the store's URL, which ``push_on`` and ``complete_on``
+        need; ``check_engine`` raises InvalidSettings for an engine that is not known, or whose workers could not reach the
+        store; ``plugins``: middleware, and where large values go."""
         self._check_engine = check_engine
         super().__init__(PoolId(name), store_url, plugins)
         self._store = store
