@@ -390,6 +390,7 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("reschedule", "p"), "expected --at or --in, got neither"),
         (("reschedule", "p", "--at", "noon"), "expected --at as an ISO time"),
         (("reschedule", "p", "--all", "--at", "2026-12-24"), "--at with a time zone, .*for UTC, write 2026-12-24T00:00:00Z"),
+        (("reschedule", "p", "--all", "--at", "9999-12-31T23:59:59-12:00"), "run_at: expected .* before the year 9000"),
         (("reschedule", "p", "--in", "1h"), "expected --all or a filter such as --type, got neither"),
         (("prioritise", "p", "--to", "7"), "expected --all or a filter such as --type, got neither"),
         (("prioritise", "p", "--to", "7", "--type", "a", "--all"), "expected --all or a filter such as --type, got both"),
@@ -526,6 +527,37 @@ def test_a_mark_of_byte_order_is_no_part_of_a_job(url: str, tmp_path: Path, name
     assert told(url, "list", "p")["payload"] == {"a": "1"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "requeue p one",
+        "requeue p --all",
+        "requeue p --all --limit 1",
+        "requeue p --type t",
+        "requeue p one --subtree",
+        "reschedule p --all --in 0s",
+        "resume p",
+    ],
+)
+def test_jobs_that_can_run_again_fire_the_triggers_of_a_push(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    fired: list[list[str]] = []
+    monkeypatch.setattr("drumbeat.triggers.detached.start_detached", lambda command, *_: fired.append(command))
+    monkeypatch.chdir(tmp_path)
+    invoke("pool", "push", "p", "1", "--id", "one", "--type", "t", "--max-attempts", "1", "--delay", "1h", store=url)
+    if command.startswith("requeue"):
+        invoke("pool", "cancel", "p", "one", store=url)
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+            database.execute("UPDATE jobs SET status = 'poisoned'")
+            database.commit()
+    (tmp_path / "triggers.yml").write_text("triggers:\n  - {name: push, type: subprocess}\n")
+
+    invoke("pool", *command.split(), store=url)
+
+    assert [json.loads(each[-1])["pool_id"] for each in fired] == ["p"]
+
+
 def test_nothing_is_pushed_where_triggers_cannot_be_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pushed(url, 1)
@@ -535,3 +567,17 @@ def test_nothing_is_pushed_where_triggers_cannot_be_read(url: str, tmp_path: Pat
         invoke("pool", "push", "p", "2", store=url)
 
     assert [job["payload"] for job in jobs(url)] == [1]
+
+
+def test_a_pool_that_cannot_be_reaped_is_told_with_the_others(url: str) -> None:
+    for name in ("a", "b"):
+        invoke("pool", "create", name, store=url)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+        database.execute("UPDATE pools SET policy = '{\"provider\":\"nowhere\"}' WHERE pool_id = 'a'")
+        database.commit()
+
+    said = invoke("pool", "reap", store=url)
+
+    assert said.code == 1
+    assert "a: no summary\n  failed: " in said.output
+    assert "\nb: " in said.output

@@ -9,12 +9,12 @@ import pytest
 
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import InvalidInput, InvalidSettings
-from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow
+from drumbeat.core.errors import InvalidInput, InvalidSettings, Refused
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbeat
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import VARIABLES
-from drumbeat.pool.worker.options import plan_of
+from drumbeat.pool.worker.options import WorkPlan, plan_of
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import PoolChange
@@ -307,7 +307,7 @@ async def test_a_policy_that_cannot_be_any_more_is_mended(plane: ControlPlane) -
 
     found = await plane.fleets.configure(NAME, {"provider": "local", "every": "30s"})
 
-    assert found.changed == ("provider nope → local", "every 0 s → 30 s")
+    assert found.changed == ("provider nope → local", "every 0 s → 30 s", "controller_gone_after none → 600 s")
 
 
 async def test_a_pool_that_nobody_made_a_fleet_is_left_alone(plane: ControlPlane) -> None:
@@ -316,3 +316,48 @@ async def test_a_pool_that_nobody_made_a_fleet_is_left_alone(plane: ControlPlane
     for heed in (plane.fleets.apply_environment, plane.fleets.effective_policy):
         with pytest.raises(InvalidInput, match=r"got gpus, a pool of jobs without a policy; .* drumbeat fleet create gpus"):
             await heed(NAME)
+
+
+async def test_handlers_are_added_to_those_of_the_pool(plane: ControlPlane) -> None:
+    by_task: dict[str, Any] = {"task_handler:c": "m:c"}
+    await plane.pool(NAME).create(WorkPlan(handlers={"a": "m:a", "b": "m:b", "c": "m:c"}), **by_task)
+
+    scaled = await plane.fleets.configure(NAME, {"policy": "lag_aware"}, handlers={"c": "command:true"})
+    again = await plane.fleets.configure(NAME, {}, handlers={"d": "m:d"})
+
+    three = {"a": "m:a", "b": "m:b", "c": "command:true"}
+    assert (scaled.is_new, plan_of(scaled.pool).handlers) == (True, three)
+    assert "task_handler:c" not in scaled.pool.policy, "no task replaces what a user has set"
+    assert plan_of(again.pool).handlers == {**three, "d": "m:d"}
+    assert again.changed == (f"handlers {three} → {three | {'d': 'm:d'}}",)
+
+
+@pytest.mark.parametrize("how", ["preset", "file"])
+async def test_time_limits_in_which_live_workers_would_seem_silent_are_refused(
+    plane: ControlPlane, tmp_path: Path, how: str
+) -> None:
+    await plane.pool(NAME).create(thresholds=with_heartbeat(PRESETS[PoolKind.JOBS], seconds(3600)))
+    before = await plane.store.pools.get(POOL)
+    worker = await rented(plane, WorkerStatus.STARTING)
+    file = tmp_path / "fleet.yml"
+    file.write_text("preset: jobs\n")
+    given: dict[str, Any] = {"preset": "jobs"} if how == "preset" else {"file": file}
+
+    with pytest.raises(Refused, match="1 live workers of gpus send a heartbeat every 3600 s and would seem silent after 60 s"):
+        await plane.fleets.configure(NAME, {"provider": "runpod"}, **given)
+
+    assert await plane.store.pools.get(POOL) == before
+    await plane.store.workers.move(worker, WorkerStatus.TERMINATED, "it is stopped")
+    found = await plane.fleets.configure(NAME, {"provider": "runpod"}, **given)
+    assert found.pool.thresholds.heartbeat_every == seconds(30)
+
+
+async def test_changed_time_limits_are_listed(plane: ControlPlane) -> None:
+    await plane.fleets.configure(NAME, {"policy": "lag_aware"})
+
+    found = await plane.fleets.configure(NAME, {"max_workers": "5"}, preset="gpu")
+    again = await plane.fleets.configure(NAME, {}, preset="gpu")
+
+    assert found.changed[:2] == ("max_workers 10 → 5", "heartbeat_every 30 s → 20 s")
+    assert "lost_after 120 s → 300 s" in found.changed
+    assert again.changed == ()

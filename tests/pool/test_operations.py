@@ -197,6 +197,34 @@ async def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(any_store:
     assert await any_pool.size() == 2
 
 
+async def test_jobs_that_can_run_again_are_told_like_pushed_ones(any_store: Store, any_pool: Pool) -> None:
+    heard: list[PoolId] = []
+
+    async def note(pool_id: PoolId) -> None:
+        heard.append(pool_id)
+
+    pool, now = Pool(any_store, SystemClock(), "mail", "me", note), await any_store.now()
+    one, _, three, four = await failed(any_pool, *["ValueError"] * 4)
+    await any_pool.push({}, delay=HOUR)
+
+    assert [*await pool.requeue(one)] == [one]
+    assert (await pool.requeue_where({"error": "ValueError"}, limit=1)).changed == 1
+    assert [*await pool.requeue_subtree(three)] == [three]
+    assert [*await pool.requeue()] == [four]
+    assert (await pool.reschedule_where({"statuses": ["pending"]}, now)).changed == 5
+    await pool.pause()
+    await pool.resume()
+    await pool.resume(types=["t"])
+    assert heard == ["mail"] * 7
+
+    await pool.requeue(one)
+    await pool.requeue()
+    await pool.requeue_where({"error": "ValueError"})
+    await pool.reschedule_where({"statuses": ["pending"]}, now, dry_run=True)
+    await pool.prioritise_where({"statuses": ["pending"]}, 5)
+    assert heard == ["mail"] * 7, "nothing that could not run before can run now"
+
+
 async def test_a_job_that_was_claimed_meanwhile_is_not_rescheduled(any_pool: Pool) -> None:
     await any_pool.push({}, type="mail")
     claimed = await any_pool.claim()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -10,7 +10,7 @@ from drumbeat import testing
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, NotFound, Refused
 from drumbeat.core.job import Job
-from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool as pool_row
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, pool as pool_row, with_heartbeat
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan
@@ -25,6 +25,7 @@ CHANGES: dict[str, Callable[[Stage, Pool], Awaitable[object]]] = {
 }
 
 
+WEST, EAST = timezone(timedelta(hours=-12)), timezone(timedelta(hours=12))
 ODD: dict[str, tuple[str, Callable[[Pool, Job], Awaitable[object]]]] = {
     "a negative lease": ("lease", lambda desk, _: desk.claim(lease=seconds(-1))),
     "a lease of ages": ("lease", lambda desk, _: desk.claim(lease=1e12)),  # type: ignore[arg-type]
@@ -46,6 +47,9 @@ ODD: dict[str, tuple[str, Callable[[Pool, Job], Awaitable[object]]]] = {
     "a note that is no text": ("note", lambda desk, job: desk.progress(job, 0.5, 5)),  # type: ignore[arg-type]
     "a pause until a word": ("until", lambda desk, _: desk.pause("tomorrow")),  # type: ignore[arg-type]
     "a pause somewhere": ("until", lambda desk, _: desk.pause(datetime(2030, 1, 1))),  # noqa: DTZ001
+    "a pause until too late": ("until", lambda desk, _: desk.pause(datetime(9999, 12, 31, 23, tzinfo=WEST))),
+    "a pause until too early": ("until", lambda desk, _: desk.pause(datetime(1, 1, 1, tzinfo=EAST))),
+    "a start that is too late": ("run_at", lambda desk, _: desk.reschedule_where({}, datetime(8999, 12, 31, 23, tzinfo=WEST))),
     "a result before it is asked for": ("timeout", lambda desk, job: desk.result(job.job_id, timeout=-1)),
 }
 
@@ -56,6 +60,8 @@ async def test_a_heartbeat_that_live_workers_do_not_keep_is_refused() -> None:
     await stage.join(name(0))
 
     assert (await desk.update(heartbeat=seconds(20))).thresholds.lost_after == seconds(80)
+    with pytest.raises(Refused, match=r"would seem silent after 4 s with the new time limits; stop them first$"):
+        await desk.create(thresholds=with_heartbeat(PRESETS[PoolKind.JOBS], seconds(2)), exist_ok=True)
     with pytest.raises(Refused, match="1 live workers of papers send a heartbeat every 20 s and would seem silent after 4 s"):
         await desk.update(heartbeat=seconds(2))
     await stage.leave(name(0))

@@ -11,8 +11,9 @@ import yaml
 
 from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.errors import InvalidSettings, NotFound
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.settings import Settings, public_url
+from drumbeat.triggers.model import BeatKind, Firing
 from drumbeat.triggers.webhook import SIGNATURE, TIMESTAMP, sign
 from e2e.processes import eventually
 from triggers.given import SECRET
@@ -77,6 +78,25 @@ async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPla
     assert all(each.ok for each in found.values())
 
 
+@pytest.mark.parametrize("machine", [BeatKind.CHECKER, BeatKind.REAPER])
+async def test_a_pool_whose_engine_is_not_known_here_keeps_no_other_from_its_beat(
+    plane: ControlPlane, machine: BeatKind
+) -> None:
+    await plane.store.pools.create(pool("a", PoolKind.JOBS, provider="nowhere"))
+
+    reports = await plane.fired(Firing(trigger="t", machine=machine, max_workers=0 if machine is BeatKind.CHECKER else None))
+
+    assert {name: (report["led"], report["ok"]) for name, report in reports.items()} == {
+        "a": (False, False),
+        "papers": (True, True),
+    }
+    assert "nowhere" in reports["a"]["error"]
+    assert reports["a"].keys() == reports["papers"].keys()
+    assert not (await plane.triggers().last_fired())["t"].ok
+    with pytest.raises(InvalidSettings, match="nowhere"):
+        await plane.fired(Firing(trigger="t", machine=machine, pool_id="a"))
+
+
 async def test_a_check_by_hand_is_no_triggers_firing(plane: ControlPlane) -> None:
     await plane.run_trigger(plane.triggers().get("often").firing())
 
@@ -107,6 +127,26 @@ async def test_work_added_pulls_those_who_wait_for_it(plane: ControlPlane, monke
     assert await plane.work_added(PoolId("papers")) == []
 
     assert [json.loads(command[-1])["pool_id"] for command in sent] == ["papers"]
+
+
+async def test_a_push_pulls_the_beat_of_fleets_only_for_a_fleet(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, ...]] = []
+    monkeypatch.setattr("drumbeat.triggers.detached.start_detached", lambda command, *_: sent.append(tuple(command)))
+    (tmp_path / "triggers.yml").write_text(
+        "triggers:\n"
+        "  - {name: apart, type: subprocess, machine: fleet_beat}\n"
+        "  - {name: beside, type: in-loop, machine: fleet_beat}\n"
+        "  - {name: named, type: subprocess, machine: fleet_beat, input: {pool_id: papers}}\n"
+    )
+    await plane.fleets.configure("fleet", {"policy": "lag_aware", "min_workers": "0"})
+
+    async with plane.waking() as work_added:
+        fired = {name: [*await work_added(name)] for name in ("papers", "fleet", "gone")}
+
+    assert fired == {"papers": ["named"], "fleet": ["apart", "beside"], "gone": []}
+    assert [json.loads(command[-1])["pool_id"] for command in sent] == ["papers", "fleet"]
 
 
 async def test_work_added_in_a_loop_is_checked_beside_the_caller(plane: ControlPlane, tmp_path: Path) -> None:

@@ -212,3 +212,37 @@ async def test_a_push_pulls_the_triggers_of_the_servers_own_file(
         assert answer.status_code == 201
         assert [json.loads(command[-1])["trigger"] for command in sent] == ["push"]
         assert await plane.store.beats.last(PoolId("heard")) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("requeue", {"job_ids": ["one"]}),
+        ("requeue", {}),
+        ("requeue-matching", {"filter": {"job_type": "t"}}),
+        ("one/requeue-subtree", {}),
+        ("reschedule-matching", {"filter": {"job_type": "t"}, "run_at": "2026-01-01T00:00:00Z"}),
+    ],
+)
+async def test_jobs_that_can_run_again_pull_the_triggers_of_a_push(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, object]
+) -> None:
+    sent: list[tuple[str, ...]] = []
+    monkeypatch.setattr("drumbeat.triggers.detached.start_detached", lambda command, *_: sent.append(tuple(command)))
+    (tmp_path / "elsewhere.yml").write_text(WAITING)
+    settings = Settings(store=f"sqlite:///{tmp_path}/drumbeat.db", state_dir=tmp_path)
+    async with open_control_plane(settings, create=True) as plane:
+        heard = plane.pool("heard")
+        await heard.create(max_workers=0)
+        await heard.push(1, job_id="one", type="t", delay=0 if "requeue" in path else 3600, max_attempts=1)
+        if job := await heard.claim():
+            await heard.fail(job, "it fails")
+        async with (
+            web(tmp_path, replace(LOCKED, triggers=tmp_path / "elsewhere.yml")) as made,
+            made.client(bearer(TOKEN)) as api,
+        ):
+            answer = await api.post(f"/api/v1/pools/heard/jobs/{path}", json=body)
+
+        assert answer.status_code == 200, answer.text
+        assert [json.loads(command[-1])["trigger"] for command in sent] == ["push"]
+        assert await plane.store.jobs.size(PoolId("heard"), 9) == 1

@@ -69,7 +69,8 @@ def create(
     """Create or change a fleet: scale an existing pool of jobs, or a new pool, by a policy.
 
     For a new fleet, options override environment variables such as MAX_ACTIVE_GPUS, which override the file. For an existing
-    fleet, only the given fields change, and the changes are printed; with --file, the file replaces the policy. The engine
+    fleet, only the given fields change, and the changes are printed; with --file, the file replaces the policy. Handlers are
+    added to those of an existing pool; to remove one, use drumbeat pool create POOL --update --remove-handler TYPE. The engine
     cannot change while workers of the old engine run, and a spending limit needs a price. In fleet run, beat and plan,
     environment variables override the stored policy.
     """

@@ -64,9 +64,9 @@ def parse_moment(given: str) -> datetime:
     """Parse a time in ISO format, as UTC unless it has an offset. Raises InvalidInput."""
     try:
         found = datetime.fromisoformat(given.strip())
-    except ValueError as exc:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as exc:
         raise InvalidInput(f"expected a time such as 2026-01-31T12:00:00, got {given!r}") from exc
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @app.command()

@@ -250,7 +250,11 @@ def resume(
     as_json: JsonOption = False,
 ) -> None:
     """Resume a paused pool, or some of its paused job types."""
-    _print_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume(types=job_type or ())), as_json=as_json)
+
+    async def start(plane: ControlPlane) -> PoolRow:
+        return await plane.pool(pool, plane.waker()).resume(types=job_type or ())
+
+    _print_pause(with_control_plane(store, start), as_json=as_json)
 
 
 @app.command()

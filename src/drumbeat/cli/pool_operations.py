@@ -145,16 +145,20 @@ def requeue(
         _requeue_ids(pool, jobs or [], store, subtree=subtree, as_json=as_json)
         return
     done = _operate(
-        store, pool, lambda each, note: each.requeue_where(selected, limit=limit, dry_run=dry_run, on_progress=note)
+        store,
+        pool,
+        lambda each, note: each.requeue_where(selected, limit=limit, dry_run=dry_run, on_progress=note),
+        wakes=True,
     )
     _report(done, "requeued", as_json=as_json)
 
 
 def _requeue_ids(pool: str, jobs: list[str], store: str | None, *, subtree: bool, as_json: bool) -> None:
     async def change(plane: ControlPlane) -> Sequence[JobId]:
+        requeued = plane.pool(pool, plane.waker())
         if not subtree:
-            return await plane.pool(pool).requeue(*jobs)
-        return [each for job in jobs for each in await plane.pool(pool).requeue_subtree(job)]
+            return await requeued.requeue(*jobs)
+        return [each for job in jobs for each in await requeued.requeue_subtree(job)]
 
     ids = with_control_plane(store, change)
     if as_json:
@@ -191,7 +195,7 @@ def reschedule(
 
     async def change(plane: ControlPlane) -> BulkResult:
         run_at = moment or await plane.store.now() + (delay or timedelta())
-        return await plane.pool(pool).reschedule_where(selected, run_at, limit=limit, dry_run=dry_run)
+        return await plane.pool(pool, plane.waker()).reschedule_where(selected, run_at, limit=limit, dry_run=dry_run)
 
     _report(with_control_plane(store, change), "rescheduled", as_json=as_json)
 
@@ -288,9 +292,11 @@ def _by_id(
     return bool(jobs)
 
 
-def _operate(store: str | None, pool: str, operation: Operation) -> BulkResult:
+def _operate(store: str | None, pool: str, operation: Operation, *, wakes: bool = False) -> BulkResult:
+    """Change a pool's jobs. ``wakes``: fire the triggers that start workers, as after a push, if jobs were changed."""
+
     async def work(plane: ControlPlane) -> BulkResult:
-        return await operation(plane.pool(pool), update)
+        return await operation(plane.pool(pool, plane.waker() if wakes else None), update)
 
     with progress("read") as update:
         return with_control_plane(store, work)

@@ -100,7 +100,8 @@ class Fleets:
     ) -> FleetConfigured:
         """Create or change a fleet. In an existing fleet only the given settings change; a file replaces the whole policy.
 
-        Settings that other processes change at the same time are kept. Raises InvalidInput, InvalidSettings.
+        ``handlers`` are added to those of an existing pool, by type. Settings that other processes change at the same time are
+        kept. Raises InvalidInput, InvalidSettings, Refused.
         """
         return await _until_written(lambda: self._configure(name, settings, file, preset, handlers))
 
@@ -126,7 +127,7 @@ class Fleets:
         return FleetConfigured(
             pool=pool,
             is_new=is_new,
-            changed=() if old is None else policy_store.differences(old.policy, pool.policy),
+            changed=() if old is None else policy_store.changes_of(old, pool),
             overruled=policy_store.overridden_settings(pool, os.environ, self._facts),
         )
 
@@ -143,9 +144,10 @@ class Fleets:
             return await self.set_policy(old.pool_id, policy, limits, seen=old)
         if old is None and policy.policy == "fixed" and handlers is None:
             return await self.create(name, policy, limits)
-        plan = replace(plan_of(old) if old else WorkPlan(), concurrency=policy.concurrency)
+        plan = replace(plan_of(old) if old else WorkPlan(handlers=handlers or {}), concurrency=policy.concurrency)
         seen = old or await self._new_pool(name, policy)
-        return await self._scale_pool(name, policy, replace(plan, handlers=handlers) if handlers else plan, limits, seen)
+        scaled = await self._scale_pool(name, policy, plan, limits, seen)
+        return await self._pool(name).update(handlers=handlers) if old and handlers else scaled
 
     async def _new_pool(self, name: str, policy: FleetPolicy) -> PoolRow:
         """Create the job pool of a new fleet. Raises AlreadyExists, InvalidSettings."""

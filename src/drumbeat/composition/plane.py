@@ -20,7 +20,7 @@ from drumbeat.composition.base import (
 )
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.engine import DEFAULT_ENGINE
-from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, import_part
 from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr, stderr_handler as stderr_handler
@@ -125,7 +125,9 @@ class ControlPlane(ControlPlaneBase):
         return watching(self, keep)
 
     async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run the beats that a trigger asks for. Returns a report for each pool. Raises NotFound, InvalidInput."""
+        """Run the beats that a trigger asks for. Returns a report for each pool.
+
+        If it names no pool, the report of a pool whose beat fails contains the error. Raises NotFound, InvalidInput."""
         from drumbeat.pool.beats import beat_report
         from drumbeat.triggers.model import BeatKind
 
@@ -133,12 +135,14 @@ class ControlPlane(ControlPlaneBase):
             return await self._beat_fleets(firing)
         checker, only = self.checker(), PoolId(firing.pool_id) if firing.pool_id else None
         if firing.machine is BeatKind.REAPER:
-            reaped = await checker.reap(only, lost_after=firing.lost_after)
-            return {pool_id: beat_report(report) for pool_id, report in reaped.items()}
-        if firing.worker is not None and only is not None:
+            reports = await checker.reap(only, lost_after=firing.lost_after)
+        elif only is None:
+            reports = await checker.check_each(max_workers=firing.max_workers)
+        elif firing.worker is not None:
             return {only: await self._start_machines(firing, only)}
-        pools = [only] if only else [each.pool_id for each in await self.store.pools.list(PoolKind.JOBS)]
-        return {pool_id: beat_report(await checker.check(pool_id, max_workers=firing.max_workers)) for pool_id in pools}
+        else:
+            reports = {only: await checker.check(only, max_workers=firing.max_workers)}
+        return {pool_id: beat_report(report) for pool_id, report in reports.items()}
 
     async def _start_machines(self, firing: "Firing", pool_id: PoolId) -> Mapping[str, Any]:
         """Return jobs of lost workers to the queue, then start workers that run a FlatMachines machine. Raises SpawnFailed."""
@@ -302,14 +306,14 @@ class ControlPlane(ControlPlaneBase):
 
         return WorkerRunner(self, self.checker(), self.watching())
 
-    def pool(self, name: str) -> "Pool":
-        """Return the job pool with this name, as an object to push to and read from; it need not exist in the store yet."""
+    def pool(self, name: str, on_push: Callable[[PoolId], Awaitable[object]] | None = None) -> "Pool":
+        """Return the job pool with this name, as an object to push to and read from; it need not exist in the store yet.
+
+        ``on_push`` (such as ``waker()``) is called after changes that let jobs run, to start workers."""
         from drumbeat.pool.service import Pool
 
-        url = self.settings.store
-        return Pool(
-            self.store, self.clock, name, process_name(), store_url=url, check_engine=self.check_engine, plugins=self.plugins
-        )
+        url, clock = self.settings.store, self.clock
+        return Pool(self.store, clock, name, process_name(), on_push, url, self.check_engine, self.plugins)
 
     async def check_engine(self, engines: str) -> None:
         """Raise InvalidSettings for engines that are not known here, or whose workers cannot reach the store."""

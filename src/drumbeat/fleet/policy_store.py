@@ -13,6 +13,7 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, Thresholds, p
 from drumbeat.core.worker import Worker
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import changed_policy, chosen_fields, from_environment, load_policy
+from drumbeat.runtime.heartbeat_change import check_live_workers
 from drumbeat.store.interface import PoolChange, Store
 
 _NEVER = timedelta(days=3650)  #: a ``controller_gone_after`` above this means no limit
@@ -25,7 +26,7 @@ class FleetConfigured:
 
     pool: PoolRow
     is_new: bool
-    changed: tuple[str, ...]  #: changed settings, each as ``max_workers 10 → 5``
+    changed: tuple[str, ...]  #: changed settings and time limits, each as ``max_workers 10 → 5``
     overruled: tuple[str, ...]  #: settings that environment variables of this process override in a beat
 
 
@@ -176,8 +177,10 @@ async def write_policy(
 ) -> PoolRow:
     """Write a checked policy to the pool's row, and the workers' plan if given; the pool's other settings stay.
 
-    Raises StaleWrite, and writes nothing, if the policy or the plan has been changed since ``pool`` was read.
+    Raises StaleWrite, and writes nothing, if the policy or the plan has been changed since ``pool`` was read; Refused if live
+    workers would seem silent with new ``thresholds``.
     """
+    await check_live_workers(store, pool, thresholds)
     values = {**policy_row(policy), **(plan or {})}
     limits = stay_limits(replace(pool, thresholds=thresholds) if thresholds else pool, policy) or thresholds
     if limits is None and pool.policy == {**pool.policy, **values} and values.keys() >= set(fleet_fields(pool)):
@@ -204,8 +207,16 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
     """List the fields that differ between two policies, each as ``max_workers 10 → 5``."""
     default = FleetPolicy.default_json()
     was, now = {**default, **before}, {**default, **after}
-    names = [name for name in now if name != "mode" and was.get(name) != now[name]]
+    names = [name for name in now if name not in ("mode", "mended_at") and was.get(name) != now[name]]
     return tuple(f"{name.removesuffix('_seconds')} {_show(name, was.get(name))} → {_show(name, now[name])}" for name in names)
+
+
+def changes_of(before: PoolRow, after: PoolRow) -> tuple[str, ...]:
+    """List the settings and the time limits that differ between two rows of a pool, each as ``max_workers 10 → 5``."""
+    was, now = before.thresholds, after.thresholds
+    limits = [(name, getattr(was, name), getattr(now, name)) for name in Thresholds.__dataclass_fields__]
+    changed = [f"{name} {_show_limit(old)} → {_show_limit(new)}" for name, old, new in limits if old != new]
+    return (*differences(before.policy, after.policy), *changed)
 
 
 def overridden_settings(
@@ -222,6 +233,10 @@ def overridden_settings(
         return differences(pool.policy, merged.to_json())
     except InvalidSettings as exc:
         return (f"no beat is possible with these variables: {exc}",)
+
+
+def _show_limit(limit: timedelta) -> str:
+    return "none" if limit > _NEVER else f"{limit.total_seconds():g} s"
 
 
 def _show(name: str, value: Any) -> str:

@@ -59,13 +59,19 @@ class Checker:
         await self.watch_for_later(pool_id, again=SPARED in report.summary)
         return report
 
+    async def check_each(self, *, max_workers: int | None = None) -> Mapping[PoolId, BeatReport]:
+        """Check every pool of jobs. If the check of one fails, its report contains the error, and the next pool is checked."""
+        pools = await self._store.pools.list(PoolKind.JOBS)
+        return {each.pool_id: await _reported(each, self.check(each.pool_id, max_workers=max_workers)) for each in pools}
+
     async def reap(
         self, pool_id: PoolId | None = None, *, lost_after: timedelta | None = None, max_wait: timedelta = MAX_WAIT
     ) -> Mapping[PoolId, BeatReport]:
         """Take back jobs of dead workers in one pool or in all pools, without starting workers.
 
         ``lost_after`` replaces the time without a heartbeat after which a worker counts as lost. If it is not longer than
-        the pool's heartbeat interval, InvalidInput is raised or, if all pools are reaped, that pool's own value is used.
+        the pool's heartbeat interval, InvalidInput is raised or, if all pools are reaped, that pool's own value is used. If
+        all are reaped and one fails, its report contains the error, and the next pool is reaped.
         """
         pools = [await jobs_pool(self._store, pool_id)] if pool_id else await self._store.pools.list(PoolKind.JOBS)
         reports = {}
@@ -76,7 +82,8 @@ class Checker:
                     raise _too_soon(pool, limit)
                 log.warning("%s; using the pool's own lost_after", _too_soon(pool, limit))
                 limit = None
-            reports[pool.pool_id] = await self._beat(pool, max_wait, only_recover=True, lost_after=limit)
+            beat = self._beat(pool, max_wait, only_recover=True, lost_after=limit)
+            reports[pool.pool_id] = await (beat if pool_id else _reported(pool, beat))
         return reports
 
     async def stay(self, pool_id: PoolId, within: timedelta | None = None) -> bool:
@@ -165,6 +172,15 @@ class Checker:
             return pool
         PoolPolicy(max_workers=max_workers)  # raises InvalidSettings for an invalid number
         return await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))
+
+
+async def _reported(pool: PoolRow, beat: Awaitable[BeatReport]) -> BeatReport:
+    """Return the report of one of several pools; if its beat cannot be run, a report that contains the error."""
+    try:
+        return await beat
+    except DrumbeatError as exc:
+        log.warning("failed to check pool %s: %s; continuing with the other pools", pool.pool_id, exc)
+        return BeatReport(led=False, error=str(exc) or type(exc).__name__)
 
 
 def _too_soon(pool: PoolRow, lost_after: timedelta) -> InvalidInput:

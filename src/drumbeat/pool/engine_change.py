@@ -1,8 +1,8 @@
 """Checks whether a pool of jobs can get another engine (place where its workers run), or can be deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from drumbeat.core.engine import covers
+from drumbeat.core.engine import ENGINE_IN_POLICY, covers, engine_names
 from drumbeat.core.errors import Refused
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import Worker, WorkerStatus
@@ -26,6 +26,18 @@ async def check_engine_change(store: Store, row: PoolRow, engine: str | None) ->
             f"({here[0].worker_id}{' and others' if len(here) > 1 else ''}); wait until they have left, run "
             f"drumbeat pool check {row.pool_id}, then change it"
         )
+
+
+async def engine_settings(engine: str | None, check: Callable[[str], Awaitable[object]] | None) -> dict[str, str]:
+    """Return an engine, or several as ``a,b``, as a field of a pool's policy; no field for None. Raises InvalidSettings.
+
+    ``check``: called with the engine, to raise InvalidSettings if it is unknown or its workers cannot reach the store."""
+    if engine is None:
+        return {}
+    engine_names(engine)
+    if check is not None:
+        await check(engine)
+    return {ENGINE_IN_POLICY: engine}
 
 
 async def close_refused(store: Store, pool_id: PoolId) -> Sequence[Worker]:

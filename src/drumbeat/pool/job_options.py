@@ -14,7 +14,7 @@ from drumbeat.store.job_ids import number_of
 _MOST = 2**31 - 1
 MOST_TEXT_BYTES = 1024  #: of each text option in UTF-8: PostgreSQL's indexes cannot hold more than about 2,700 bytes
 _LONGEST = timedelta(days=36_500)
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC)  #: latest accepted time; later ones do not fit every time zone
+_TOO_LATE = datetime(9000, 1, 1, tzinfo=UTC)  #: times from here on do not fit every time zone
 _DEFAULTS = NewJob(payload=None)
 
 
@@ -135,10 +135,14 @@ def _positive(value: Any) -> timedelta:
 
 def _moment(value: Any) -> datetime:
     given = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    moment = given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
-    if moment > _LATEST:
-        raise ValueError(value)
-    return moment
+    return in_utc(given if given.tzinfo else given.replace(tzinfo=UTC))
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Convert a time with a time zone to UTC. Raises ValueError or OverflowError unless it is in the years 1 to 8999."""
+    if (found := moment.astimezone(UTC)) >= _TOO_LATE:
+        raise ValueError(moment)
+    return found
 
 
 def _backoff(value: Any) -> Backoff:

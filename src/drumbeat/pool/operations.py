@@ -1,6 +1,6 @@
 """Methods of a pool: change all jobs that match a filter, pause the pool or some job types, and list groups of errors."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ class PoolOperations:
     pool_id: PoolId
     _store: Store
     _claimable: ClaimableTypes
+    _on_push: Callable[[PoolId], Awaitable[object]] | None
 
     async def get(self) -> PoolRow:
         """Return the pool's row. Raises NotFound; InvalidInput if it is not a pool of jobs."""
@@ -39,6 +40,11 @@ class PoolOperations:
         if found.kind is not PoolKind.JOBS:
             raise InvalidInput(f"expected a pool of jobs, got {self.pool_id!r}, which is a {found.kind} pool")
         return found
+
+    async def _work_added(self, changed: object = True) -> None:
+        """Let the caller start workers for jobs that can now run, if it asked for it; not if nothing has ``changed``."""
+        if changed and self._on_push is not None:
+            await self._on_push(self.pool_id)
 
     async def _reset_failures(self) -> dict[str, str]:
         """Return the policy field that makes the circuit breaker ignore failures until now, so that workers start again."""
@@ -63,9 +69,13 @@ class PoolOperations:
         With ``types``, only resume jobs of these types.
         """
         row, kinds = await self.get(), names("types", types)
-        if not kinds:
-            return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
-        return await self._change_types(resume_change(kinds))
+        if kinds:
+            resumed = await self._change_types(resume_change(kinds))
+        else:
+            change = PoolChange(resumed=True, policy=await self._reset_failures())
+            resumed = await self._store.pools.change(row.pool_id, change)
+        await self._work_added()
+        return resumed
 
     async def _change_types(self, change: PoolChange) -> PoolRow:
         changed = await self._store.pools.change(self.pool_id, change)
@@ -95,12 +105,15 @@ class PoolOperations:
         Without ids, requeues every poisoned job of the pool, some hundred at a time. Check a list that may be empty before it
         is unpacked here: ``requeue(*[])`` is a call without ids.
         """
-        await self.get()
-        if job_ids:
-            return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids])
         from drumbeat.pool.bulk import requeue_poisoned
 
-        return await requeue_poisoned(self._store, self.pool_id)
+        await self.get()
+        if job_ids:
+            requeued = await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids])
+        else:
+            requeued = await requeue_poisoned(self._store, self.pool_id)
+        await self._work_added(requeued)
+        return requeued
 
     async def requeue_where(
         self,
@@ -115,9 +128,11 @@ class PoolOperations:
         Cancelled jobs are requeued only if ``statuses`` names them. A job is skipped if an unfinished job has its unique key.
         ``on_progress`` is called with the number of jobs so far. Raises InvalidInput.
         """
-        return await self._change_matching(
+        done = await self._change_matching(
             selected, _REQUEUABLE, _POISONED, "requeued", self._requeue_page, limit, dry_run, on_progress
         )
+        await self._work_added(done.changed)
+        return done
 
     async def reschedule_where(
         self,
@@ -133,7 +148,9 @@ class PoolOperations:
         A time in the past makes them ready. A job that was claimed meanwhile is skipped. Raises InvalidInput.
         """
         change = partial(self._change_page, run_at=check_time("run_at", run_at))
-        return await self._change_matching(selected, _PENDING, _PENDING, "rescheduled", change, limit, dry_run, on_progress)
+        done = await self._change_matching(selected, _PENDING, _PENDING, "rescheduled", change, limit, dry_run, on_progress)
+        await self._work_added(done.changed)
+        return done
 
     async def prioritise_where(
         self,

@@ -7,15 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.job_step import JobStep
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool
 from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.pool.engine_change import check_engine_change
-from drumbeat.pool.heartbeat_change import changed_heartbeat
+from drumbeat.pool.engine_change import check_engine_change, engine_settings
 from drumbeat.pool.job_options import new_jobs, one_job
 from drumbeat.pool.model import no_job, task_handler_fields
 from drumbeat.pool.operations import FOREVER as FOREVER, PoolOperations
@@ -37,6 +35,7 @@ from drumbeat.pool.validation import (
 )
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.pool.workflows import PoolWorkflows
+from drumbeat.runtime.heartbeat_change import changed_heartbeat, check_live_workers
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
 
 if TYPE_CHECKING:
@@ -61,9 +60,10 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         check_engine: Callable[[str], Awaitable[object]] | None = None,
         plugins: PoolPlugins = NO_PLUGINS,
     ) -> None:
-        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push and every event; ``store_url``
-        is the store's URL, which ``push_on`` and ``complete_on`` need; ``check_engine`` raises InvalidSettings for an engine
-        that is not known, or whose workers could not reach the store; ``plugins``: middleware, and where large values go."""
+        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called when jobs were pushed, requeued or rescheduled,
+        after an event, and when the pool is resumed; ``store_url`` is the store's URL, which ``push_on`` and ``complete_on``
+        need; ``check_engine`` raises InvalidSettings for an engine that is not known, or whose workers could not reach the
+        store; ``plugins``: middleware, and where large values go."""
         self._check_engine = check_engine
         super().__init__(PoolId(name), store_url, plugins)
         self._store = store
@@ -89,7 +89,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         Raises InvalidSettings for an invalid ``retention`` or ``engine``.
         """
         policy |= {RESULT_TTL: check_result_ttl(policy[RESULT_TTL])} if RESULT_TTL in policy else {}
-        settings = {**(plan.to_json() if plan else {}), **policy, **await self._engine_settings(engine)}
+        settings = {**(plan.to_json() if plan else {}), **policy, **await engine_settings(engine, self._check_engine)}
         retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
         await self._plugins.prepare()
         try:
@@ -99,6 +99,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
                 raise
         row = await self.get()
         await check_engine_change(self._store, row, engine)
+        await check_live_workers(self._store, row, thresholds)
         dropped = (*PLAN_FIELDS, *task_handler_fields(plan.handlers)) if plan else ()
         return await self._change(settings, dropped, row, thresholds)
 
@@ -133,7 +134,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             added = parse_handlers(handlers or {})
             given["handlers"] = changed_handlers(plan_of(row).handlers, added, remove_handlers)
             by_hand = task_handler_fields([*added, *remove_handlers])
-        policy = replace(plan_of(row), **given).to_json(given) | more | await self._engine_settings(engine)
+        policy = replace(plan_of(row), **given).to_json(given) | more | await engine_settings(engine, self._check_engine)
         expected = {"handlers": row.policy.get("handlers")} if handlers or remove_handlers else {}
         try:
             return await self._change(policy, by_hand, row, await changed_heartbeat(self._store, row, heartbeat), expected)
@@ -141,15 +142,6 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             return await self.update(
                 handlers=handlers, remove_handlers=remove_handlers, heartbeat=heartbeat, engine=engine, **changes
             )
-
-    async def _engine_settings(self, engine: str | None) -> dict[str, str]:
-        """Check an engine and return it as a field of the pool's policy; empty for None. Raises InvalidSettings."""
-        if engine is None:
-            return {}
-        engine_names(engine)
-        if self._check_engine is not None:
-            await self._check_engine(engine)
-        return {ENGINE_IN_POLICY: engine}
 
     async def _change(
         self,
@@ -178,8 +170,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         if not jobs:
             return []
         ids = await self._plugins.push(self.pool_id, jobs, self._send)
-        if self._on_push is not None:
-            await self._on_push(self.pool_id)
+        await self._work_added()
         return ids
 
     async def _send(self, jobs: Sequence[NewJob]) -> Sequence[JobId]:
@@ -300,8 +291,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             raise AlreadyExists(
                 f"event {event!r} was sent to job {job_id} before; the first one counts, and this one is dropped"
             )
-        if self._on_push is not None:
-            await self._on_push(self.pool_id)
+        await self._work_added()
 
     async def list(self, **filters: Any) -> Sequence[Job]:
         """List jobs in push order. Filters: statuses, job_type, group, worker_id, holder, after, limit.

@@ -10,7 +10,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobStatus
 from drumbeat.core.plain import short_repr
 from drumbeat.core.worker import Holder
-from drumbeat.pool.job_options import duration
+from drumbeat.pool.job_options import duration, in_utc
 from drumbeat.pool.worker.failures import shortened
 
 T = TypeVar("T")
@@ -61,7 +61,9 @@ def names(name: str, value: Any) -> tuple[str, ...]:
 
 
 def check_time(name: str, value: Any) -> datetime:
-    return _read(name, "a datetime with a time zone, such as datetime.now(UTC) + timedelta(hours=1)", _aware, value)
+    """Check an argument that is a time, and convert it to UTC. Raises InvalidInput."""
+    expected = "a datetime with a time zone, before the year 9000, such as datetime.now(UTC) + timedelta(hours=1)"
+    return _read(name, expected, _aware, value)
 
 
 def job_filters(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +133,7 @@ def _names(value: Any) -> tuple[str, ...]:
 def _aware(value: Any) -> datetime:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise TypeError(value)
-    return value
+    return in_utc(value)
 
 
 def _statuses(value: Any) -> tuple[JobStatus, ...]:

@@ -64,7 +64,9 @@ class PoolWorkflows:
         its parents again. Returns the ids of the requeued jobs. Raises NotFound."""
         from drumbeat.pool.flows import requeue_subtree
 
-        return await requeue_subtree(self._store, (await self._stored_job(job_id)).job_id)
+        requeued = await requeue_subtree(self._store, (await self._stored_job(job_id)).job_id)
+        await self._work_added(requeued)
+        return requeued
 
     async def parents(self, job_id: str) -> Sequence[Job]:
         """Return the jobs that a job of this pool waits for or waited for, in the order of pushing. Raises NotFound."""
@@ -78,6 +80,10 @@ class PoolWorkflows:
         """Return jobs as readers see them: with their payloads and results, without results that have expired."""
         readable = await without_expired_results(self._store, jobs)
         return [await self._plugins.opened(job, MOST_BYTES) for job in readable]
+
+    async def _work_added(self, changed: object = True) -> None:
+        """Let the caller start workers for jobs that can now run, unless nothing has ``changed``."""
+        raise NotImplementedError
 
     async def _stored_job(self, job_id: str) -> Job:
         """Return a job of this pool. Raises NotFound."""

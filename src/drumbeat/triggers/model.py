@@ -122,5 +122,5 @@ class Trigger:
         return self.type in automatic and self.machine is BeatKind.CHECKER and self.pool_id in {None, pool_id}
 
     def fires_on_push_to(self, pool_id: str) -> bool:
-        """Whether a push to a pool fires this trigger."""
+        """Whether a push to a pool fires this trigger. For the beat of a fleet, the pool must also be one."""
         return self.type in {TriggerType.SUBPROCESS, TriggerType.IN_LOOP} and self.pool_id in {None, pool_id}

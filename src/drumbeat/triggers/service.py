@@ -111,16 +111,26 @@ class TriggerService:
         return fired
 
     async def _fire_for(self, trigger: Trigger, pool_id: str, beside: InLoop | None) -> bool:
-        if trigger.type is TriggerType.IN_LOOP:
-            if beside is not None:
-                beside.fire(trigger, pool_id)
-            return beside is not None
         try:
+            if not await self._is_for(trigger, pool_id):
+                return False
+            if trigger.type is TriggerType.IN_LOOP:
+                if beside is not None:
+                    beside.fire(trigger, pool_id)
+                return beside is not None
             return await start_checker_once(self._dispatch(trigger), trigger, pool_id)
         except DrumbeatError as exc:
             message = "trigger %s failed to start the check of pool %s for missing workers: %s; a later push tries again"
             log.warning(message, trigger.name, pool_id, exc)
             return False
+
+    async def _is_for(self, trigger: Trigger, pool_id: str) -> bool:
+        """Whether a trigger's beat can run for a pool: a fleet's beat only for a fleet. A pool that the trigger names is not
+        read, so that its beat fails and says why."""
+        if trigger.machine is not BeatKind.FLEET or trigger.pool_id is not None:
+            return True
+        pool = await self._environment.store.pools.find(PoolId(pool_id))
+        return pool is not None and pool.is_scaled
 
     @asynccontextmanager
     async def in_loop(self) -> AsyncIterator[InLoop]:

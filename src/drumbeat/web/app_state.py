@@ -13,7 +13,7 @@ from drumbeat.web.settings import WebSettings
 from drumbeat.web.verdicts import Verdicts
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import TriggerService
+    from drumbeat.composition.plane import Pool, TriggerService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class AppState:
         for task in tuple(self._started):
             task.cancel()
 
-    async def work_added(self, pool_id: str) -> Sequence[str]:
-        """Fire the triggers that react to new jobs in a pool. Returns their names. Errors are logged, not raised."""
-        return () if self.wake is None else await self.wake(pool_id)
+    def pool(self, name: str) -> "Pool":
+        """Return a job pool, for changes that let jobs run: they fire the triggers that start workers."""
+        return self.plane.pool(name, self.wake)
 
     def fingerprint(self, request: bytes) -> str:
         """Return a hash of a request, keyed with DRUMBEAT_KEY if it is set, so that the hash does not reveal the request."""

@@ -88,6 +88,9 @@ FAR = "9000-01-01T00:00:00Z"
     ("path", "body", "field"),
     [
         (f"{POOLS}/p/jobs", {"payload": 1, "run_at": FAR}, "run_at"),
+        (f"{POOLS}/p/jobs", {"payload": 1, "run_at": "8999-12-31T23:59:59-12:00"}, "run_at"),
+        (f"{POOLS}/p/jobs/reschedule-matching", {"filter": {"job_type": "a"}, "run_at": FAR}, "run_at"),
+        (f"{POOLS}/p/jobs/reschedule-matching", {"filter": {"job_type": "a"}, "run_at": "0001-01-01T00:00:00+12:00"}, "run_at"),
         (f"{POOLS}/p/jobs/many", {"jobs": [{"payload": 1}, {"payload": 1, "run_at": FAR}]}, "jobs.1.run_at"),
         ("/api/v1/simulate", {"jobs": [{"arrival": 0, "duration": 1}], "settings": {"nope": "1"}}, "settings"),
         ("/api/v1/connections", {"name": "c", "url": "ftp://x/y"}, "url"),

@@ -1,5 +1,7 @@
 """Tests of changing pending jobs: their priority and their earliest start."""
 
+from datetime import datetime, timedelta, timezone
+
 from drumbeat.core.job import JobId
 from drumbeat.core.pool import PoolRow
 from drumbeat.store.contract.given import MINUTE, Elapse, new_pool
@@ -34,6 +36,20 @@ class JobChangesContract:
         assert [*await store.queue.claim(claiming(pool))] == []
         await elapse(11 * MINUTE)
         assert (await claimed(store, pool)).job_id == later
+
+    async def test_a_start_that_is_too_late_for_a_datetime_in_utc_is_read_and_can_be_changed(
+        self, store: Store, pool: PoolRow
+    ) -> None:
+        now, [job_id] = await store.now(), await pushed(store, pool, 1)
+        too_late = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12)))
+
+        await store.jobs.change_pending(pool.pool_id, [job_id], run_at=too_late)
+
+        [listed] = await store.jobs.list(pool.pool_id)
+        assert listed.not_before is not None
+        assert listed.not_before.year == 9999
+        await store.jobs.change_pending(pool.pool_id, [job_id], run_at=now)
+        assert (await claimed(store, pool)).job_id == job_id
 
     async def test_jobs_that_ended_and_those_of_other_pools_are_not_changed(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -114,6 +114,17 @@ class PoolsContract(Given):
         dropped = await store.pools.change(pool.pool_id, PoolChange(dropped=["max"]))
 
         assert (changed.policy, dropped.policy) == ({"max": 4, "kept": [1]}, {"kept": [1]})
+
+    async def test_a_pause_until_a_time_that_is_too_late_for_a_datetime_in_utc_is_read(
+        self, store: Store, pool: PoolRow
+    ) -> None:
+        too_late = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12)))
+
+        await store.pools.change(pool.pool_id, PoolChange(paused_until=too_late))
+
+        paused = (await store.pools.get(pool.pool_id)).paused_until
+        assert paused is not None
+        assert paused.year == 9999
 
     async def test_changes_at_once_never_undo_each_other(self, store: Store, pool: PoolRow) -> None:
         pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, TypeGuard
 
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 _DECODE_ERRORS = (msgspec.DecodeError, ValueError, OverflowError, InvalidInput)
 _NUMBER = re.compile(rb'\{"n":(\d+)')
-_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _DEFAULT_BACKOFF = Backoff()
 _MOST_PLAIN = 10_000  #: most jobs of a push by the faster script (see ``are_plain``): each job is one argument of the script
 _extra_options = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes", "after", "workflow_id")
@@ -320,13 +319,7 @@ def _rate(count: int, per: int) -> RateLimit:
 
 
 def _moment(us: int | None) -> datetime | None:
-    """Convert a stored time to a datetime. A time outside the range of datetime becomes the earliest or latest datetime."""
-    if us is None:
-        return None
-    try:
-        return instant(us)
-    except OverflowError:
-        return _FIRST if us < 0 else _LAST
+    return None if us is None else instant(us)
 
 
 def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:

@@ -20,6 +20,7 @@ from drumbeat.store.redis.database import Argument
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 Fields = Mapping[str, str]
 
 
@@ -36,7 +37,11 @@ def moment(us: str | bytes | None) -> datetime | None:
 
 
 def instant(us: str | bytes | int) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(us))
+    """Convert a stored time to a datetime. A time outside the range of datetime becomes the earliest or latest datetime."""
+    try:
+        return _EPOCH + timedelta(microseconds=int(us))
+    except OverflowError:
+        return _FIRST if int(us) < 0 else _LAST
 
 
 def dump(value: Any) -> bytes:

@@ -19,6 +19,7 @@ from drumbeat.store.sql.database import Row
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def to_us(duration: timedelta) -> int:
@@ -30,11 +31,15 @@ def at_us(moment: datetime | None) -> int | None:
 
 
 def moment(us: int | None) -> datetime | None:
-    return None if us is None else _EPOCH + timedelta(microseconds=us)
+    return None if us is None else instant(us)
 
 
 def instant(us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=us)
+    """Convert a stored time to a datetime. A time outside the range of datetime becomes the earliest or latest datetime."""
+    try:
+        return _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return _FIRST if us < 0 else _LAST
 
 
 def dump(value: Any) -> str:

@@ -64,10 +64,8 @@ def _job(body: JobToPush, most_bytes: int) -> PushedJob:
 
 
 async def _push(state: AppState, pool_id: str, bodies: Sequence[JobToPush]) -> list[str]:
-    pool = state.plane.pool(pool_id)
-    ids = await pool.push_jobs([_job(body, pool.most_bytes) for body in bodies])
-    await state.work_added(pool_id)
-    return list(ids)
+    pool = state.pool(pool_id)
+    return list(await pool.push_jobs([_job(body, pool.most_bytes) for body in bodies]))
 
 
 @router.get(_JOBS, operation_id="list_jobs", responses=problems(404))
@@ -109,8 +107,7 @@ async def show_job(pool_id: Id, job_id: Id, plane: Plane) -> WholeJob:
 @router.post(f"{_JOB}/events", status_code=204, operation_id="send_event", responses=problems(404, 409))
 async def send_event(pool_id: Id, job_id: Id, body: EventToSend, state: State) -> None:
     """Send an event to a job. It is kept until the job waits for it. Of two events of one name, the first counts."""
-    await state.plane.pool(pool_id).send_event(job_id, body.name, body.value)
-    await state.work_added(pool_id)
+    await state.pool(pool_id).send_event(job_id, body.name, body.value)
 
 
 @router.get(f"{_JOB}/explain", operation_id="explain_job", responses=problems(404))
@@ -126,6 +123,6 @@ async def cancel_jobs(pool_id: Id, body: JobsNamed, plane: Plane) -> list[JobSha
 
 
 @router.post(f"{_JOBS}/requeue", operation_id="requeue_jobs", responses=problems(404))
-async def requeue_jobs(pool_id: Id, plane: Plane, body: JobsToRequeue = ALL_POISONED) -> Pushed:
+async def requeue_jobs(pool_id: Id, state: State, body: JobsToRequeue = ALL_POISONED) -> Pushed:
     """Put poisoned and cancelled jobs back in the queue, with their failure counts reset. Returns the ids of these jobs."""
-    return Pushed(job_ids=list(await plane.pool(pool_id).requeue(*(body.job_ids or ()))))
+    return Pushed(job_ids=list(await state.pool(pool_id).requeue(*(body.job_ids or ()))))

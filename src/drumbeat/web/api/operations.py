@@ -6,7 +6,7 @@ from fastapi import Query
 
 from drumbeat.client import JobFilter
 from drumbeat.web.api.answers import problems
-from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.entry import PREFIX, Plane, State
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id
 from drumbeat.web.api.shapes_operations import (
@@ -32,16 +32,16 @@ async def cancel_matching_jobs(pool_id: Id, body: JobsOperation, plane: Plane) -
 
 
 @router.post(f"{_POOL}/jobs/requeue-matching", operation_id="requeue_matching_jobs", responses=problems(404))
-async def requeue_matching_jobs(pool_id: Id, body: JobsOperation, plane: Plane) -> JobsOperationResult:
+async def requeue_matching_jobs(pool_id: Id, body: JobsOperation, state: State) -> JobsOperationResult:
     """Put the poisoned jobs that match a filter back in the queue; cancelled jobs too if ``statuses`` names them."""
-    done = await plane.pool(pool_id).requeue_where(_filter(body), limit=body.limit, dry_run=body.dry_run)
+    done = await state.pool(pool_id).requeue_where(_filter(body), limit=body.limit, dry_run=body.dry_run)
     return JobsOperationResult.model_validate(done)
 
 
 @router.post(f"{_POOL}/jobs/reschedule-matching", operation_id="reschedule_matching_jobs", responses=problems(404))
-async def reschedule_matching_jobs(pool_id: Id, body: JobsReschedule, plane: Plane) -> JobsOperationResult:
+async def reschedule_matching_jobs(pool_id: Id, body: JobsReschedule, state: State) -> JobsOperationResult:
     """Give the pending jobs that match a filter another earliest start."""
-    pool = plane.pool(pool_id)
+    pool = state.pool(pool_id)
     done = await pool.reschedule_where(_filter(body), body.run_at, limit=body.limit, dry_run=body.dry_run)
     return JobsOperationResult.model_validate(done)
 

@@ -12,7 +12,7 @@ from drumbeat.core.errors import NotFound
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import Worker, WorkerId, shown_health
 from drumbeat.web.api.answers import created, problems, set_location
-from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.entry import PREFIX, Plane, State
 from drumbeat.web.api.paging import by_number
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import After, Id, Limit, Moment, Page
@@ -91,9 +91,9 @@ async def pause_pool(pool_id: Id, plane: Plane, body: Pause = UNTIL_RESUMED) -> 
 
 
 @router.post(f"{_POOL}/resume", operation_id="resume_pool", responses=problems(404))
-async def resume_pool(pool_id: Id, plane: Plane, body: Resumption = WHOLE_POOL) -> PoolShape:
+async def resume_pool(pool_id: Id, state: State, body: Resumption = WHOLE_POOL) -> PoolShape:
     """Resume a paused pool, or some of its paused job types: workers take these jobs again."""
-    return PoolShape.model_validate(await plane.pool(pool_id).resume(types=body.types or ()))
+    return PoolShape.model_validate(await state.pool(pool_id).resume(types=body.types or ()))
 
 
 @router.delete(_POOL, status_code=204, operation_id="delete_pool", responses=problems(404, 409))

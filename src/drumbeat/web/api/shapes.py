@@ -1,16 +1,17 @@
 """Base classes and common types of the API's request and response models."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Path, Query
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 T = TypeVar("T")
 
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 LARGEST_INT = 2**31 - 1
+_FIRST_START, _AFTER_STARTS = datetime(1, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 class Shape(BaseModel):
@@ -43,7 +44,14 @@ def _is_rfc3339(value: Any) -> Any:
     return value
 
 
+def _before_9000(moment: datetime) -> datetime:
+    if not _FIRST_START <= moment < _AFTER_STARTS:
+        raise ValueError(f"expected a time in the years 1 to 8999 (UTC), got {moment.isoformat()}")
+    return moment
+
+
 Moment = Annotated[AwareDatetime, BeforeValidator(_is_rfc3339)]
+Start = Annotated[Moment, AfterValidator(_before_9000)]  #: when a job starts at the earliest
 
 
 class Page(Shape, Generic[T]):

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from drumbeat.core.job import JobStatus
-from drumbeat.web.api.shapes import LARGEST_INT, Moment, RequestBody, Shape
+from drumbeat.web.api.shapes import LARGEST_INT, RequestBody, Shape, Start
 from drumbeat.web.api.shapes_pools import Duration, JobShape
 
 _Word = Annotated[str, Field(max_length=200)]
@@ -36,7 +36,7 @@ class JobsOperation(RequestBody):
 class JobsReschedule(JobsOperation):
     """Which pending jobs get which earliest start."""
 
-    run_at: Moment
+    run_at: Start
 
 
 class JobsPrioritise(JobsOperation):

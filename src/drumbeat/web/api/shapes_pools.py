@@ -9,7 +9,7 @@ from drumbeat.client import Mode
 from drumbeat.core.job import AttemptOutcome, IfFailed, JobStatus
 from drumbeat.core.job_step import StepKind
 from drumbeat.core.pool import PoolKind
-from drumbeat.web.api.shapes import LARGEST_INT, Moment, RequestBody, Seconds, Shape
+from drumbeat.web.api.shapes import LARGEST_INT, RequestBody, Seconds, Shape, Start
 from drumbeat.web.api.shapes_runs import WorkerShape
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f\x7f]+$")]
@@ -17,12 +17,6 @@ Duration = Annotated[float, Field(ge=0, le=315_360_000, description="Seconds.")]
 Positive = Annotated[float, Field(gt=0, le=315_360_000, description="Seconds.")]
 Count = Annotated[int, Field(ge=1, le=LARGEST_INT)]
 Key = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-def _before_9000(moment: datetime) -> datetime:
-    if moment.year >= 9000:
-        raise ValueError(f"expected a time before the year 9000, got the year {moment.year}")
-    return moment
 
 
 def _not_empty(job_ids: list[str]) -> list[str]:
@@ -120,7 +114,7 @@ class JobOptions(RequestBody):
     type: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
     delay: Duration | None = None
-    run_at: Annotated[Moment, AfterValidator(_before_9000)] | None = None
+    run_at: Start | None = None
     max_attempts: Count | None = None
     max_crashes: Count | None = None
     backoff: BackoffBody | None = None

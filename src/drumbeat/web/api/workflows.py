@@ -6,7 +6,7 @@ from fastapi import Query, Request, Response
 
 from drumbeat.core.job import JobStatus
 from drumbeat.web.api.answers import problems
-from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.entry import PREFIX, Plane, State
 from drumbeat.web.api.paging import by_number
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Limit, Page
@@ -78,6 +78,6 @@ async def cancel_subtree(pool_id: Id, job_id: Id, plane: Plane) -> CancelledJobs
 
 
 @router.post(f"{_JOB}/requeue-subtree", operation_id="requeue_subtree", responses=problems(404))
-async def requeue_subtree(pool_id: Id, job_id: Id, plane: Plane) -> Pushed:
+async def requeue_subtree(pool_id: Id, job_id: Id, state: State) -> Pushed:
     """Put a job and the jobs below it that are poisoned or cancelled back in the queue; each waits for its parents again."""
-    return Pushed(job_ids=list(await plane.pool(pool_id).requeue_subtree(job_id)))
+    return Pushed(job_ids=list(await state.pool(pool_id).requeue_subtree(job_id)))

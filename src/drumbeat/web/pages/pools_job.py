@@ -76,7 +76,7 @@ def add(app: AppState) -> None:
 
 
 def _buttons(app: AppState, job: Job) -> None:
-    pool = app.plane.pool(job.pool_id)
+    pool = app.pool(job.pool_id)
 
     async def requeue() -> None:
         done = await pool.requeue(job.job_id)
@@ -122,8 +122,7 @@ def _answer_button(app: AppState, job: Job, event: str) -> None:
             value = form.field("value", ui.textarea("Value (JSON)", value="true"))
 
         async def send() -> bool:
-            await app.plane.pool(job.pool_id).send_event(job.job_id, event, parse_payload(text_of(value), "value"))
-            await app.work_added(job.pool_id)
+            await app.pool(job.pool_id).send_event(job.job_id, event, parse_payload(text_of(value), "value"))
             return True
 
         if await form.ask(send):

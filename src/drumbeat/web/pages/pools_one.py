@@ -125,7 +125,7 @@ def add(app: AppState) -> None:
 
 
 def _buttons(app: AppState, pool_id: str) -> None:
-    pool = app.plane.pool(pool_id)
+    pool = app.pool(pool_id)
 
     async def pause() -> None:
         await pool.pause()

@@ -1,7 +1,7 @@
 """Pages that change many jobs of a pool at once: those that match a filter, shown in a preview first, or that failed alike."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -9,6 +9,7 @@ from nicegui import ui
 
 from drumbeat.client import BulkResult, JobFilter, Pool
 from drumbeat.core.clock import Clock
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobStatus
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, notify
@@ -61,7 +62,7 @@ def add(app: AppState) -> None:
         await app.plane.pool(pool_id).get()
         breadcrumbs(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
         heading(_TITLE)
-        _ChangeForm(app.plane.pool(pool_id), app.clock)
+        _ChangeForm(app.pool(pool_id), app.clock)
 
     @page(app, "/pools/{pool_id}/errors", "Pools")
     async def errors(pool_id: str) -> None:
@@ -73,7 +74,7 @@ def add(app: AppState) -> None:
         async def requeue(group_id: str) -> None:
             jobs = next((each.jobs for each in found.groups if each.group_id == group_id), 0)
             if await confirm(f"Requeue {counted(jobs, 'poisoned job')} with this error?", "Requeue"):
-                done = await app.plane.pool(pool_id).requeue_where(JobFilter(error_group=group_id))
+                done = await app.pool(pool_id).requeue_where(JobFilter(error_group=group_id))
                 notify(_summary(done, "requeued"))
                 ui.navigate.reload()
 
@@ -164,7 +165,7 @@ class _ChangeForm:
             case "requeue":
                 return await self._pool.requeue_where(selected, dry_run=dry_run)
             case "reschedule":
-                when = self._clock.now() + timedelta(minutes=amount)
+                when = _after(self._clock.now(), amount)
                 return await self._pool.reschedule_where(selected, when, dry_run=dry_run)
             case _:
                 return await self._pool.prioritise_where(selected, whole_number("priority", self._amount), dry_run=dry_run)
@@ -200,4 +201,14 @@ def _choices(operation: str) -> dict[str, str]:
 
 
 def _minutes(value: float | None) -> timedelta | None:
-    return None if value is None else timedelta(minutes=value)
+    try:
+        return None if value is None else timedelta(minutes=value)
+    except OverflowError as exc:
+        raise InvalidInput(f"expected at most a hundred years in minutes, got {value:g}") from exc
+
+
+def _after(now: datetime, minutes: float) -> datetime:
+    try:
+        return now + timedelta(minutes=minutes)
+    except OverflowError as exc:
+        raise InvalidInput(f"expected a time before the year 9000, got one in {minutes:g} minutes") from exc

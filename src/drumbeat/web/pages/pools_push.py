@@ -42,8 +42,7 @@ async def push_form(app: AppState, pool_id: str | None) -> PushFormResult | None
             "priority": whole_number("priority", priority),
             "max_attempts": whole_number("max_attempts", attempts),
         }
-        job_id = await app.plane.pool(name).push(parse_payload(text_of(payload)), **options)
-        await app.work_added(name)
+        job_id = await app.pool(name).push(parse_payload(text_of(payload)), **options)
         return PushFormResult(pool_id=PoolId(name), job_id=job_id)
 
     return await form.ask(push)
