@@ -126,3 +126,24 @@ async def test_items_and_results_pass_through_the_plugins_of_the_settings(
         assert [(await db.pool("papers").job(each)).payload for each in ids] == [*values, *values]
         assert [await db.pool("papers").result(each, 5) for each in ids] == [*values, *values]
     assert len([*tmp_path.glob("large/**/*.json")]) == (4 if "DRUMBEAT_LARGE" in variables else 0)
+
+
+async def test_items_of_a_paused_type_or_pool_are_neither_claimed_nor_counted(url: str) -> None:
+    async with DrumbeatWorkBackend(url) as work, connect(url) as db:
+        pool, papers = db.pool("papers"), work.pool("papers")
+        await pool.push("letter", type="mail")
+        await pool.push("call", type="sms")
+
+        await pool.pause(types=["mail"])
+        assert await papers.size() == 1
+        item = await papers.claim("w1")
+        assert item is not None
+        assert (item.data, await papers.size(), await papers.claim("w1")) == ("call", 0, None)
+
+        await pool.resume(types=["mail"])
+        await pool.pause()
+        assert (await papers.size(), await papers.claim("w1")) == (0, None)
+
+        await pool.resume()
+        assert await papers.size() == 1
+        assert await papers.claim("w1") is not None

@@ -15,6 +15,8 @@ from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import NO_BACKOFF, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.pool.model import paused_types
+from drumbeat.pool.paused_types import claimable_types
 from drumbeat.pool.payload import as_json
 from drumbeat.store.interface import ClaimRequest, Store
 
@@ -121,7 +123,10 @@ class DrumbeatWorkPool:
         item returns to the queue."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         holder = self._backend.holder(pool_id, worker_id)
-        claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True)
+        types = await self._claimable_types(store, pool_id)
+        if types is None:
+            return None
+        claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True, types=types)
         while claimed := await store.queue.claim(claiming):
             if opened := await self._opened(claimed, holder):
                 return self._item(opened[0])
@@ -149,9 +154,22 @@ class DrumbeatWorkPool:
         await self._settle(self._claim_of(item_id), AttemptOutcome.RELEASED)
 
     async def size(self) -> int:
-        """Count the items that can be claimed now."""
+        """Count the items that can be claimed now: none if the pool is paused, and none of a paused type."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
-        return await store.jobs.size(pool_id, MOST)
+        types = await self._claimable_types(store, pool_id)
+        if types is None:
+            return 0
+        if not types:
+            return await store.jobs.size(pool_id, MOST)
+        ready = await store.jobs.by_type(pool_id, MOST)
+        return sum(ready.get(kind, 0) for kind in types)
+
+    async def _claimable_types(self, store: Store, pool_id: PoolId) -> tuple[str, ...] | None:
+        """Return the types of the items to claim, without paused types; empty: every type. None if no item can be claimed."""
+        row = await store.pools.find(pool_id)
+        if row is None or (row.paused_until is not None and row.paused_until > await store.now()):
+            return None
+        return await claimable_types(store.jobs, pool_id, (), paused_types(row.policy))
 
     async def release_by_worker(self, worker_id: str) -> int:
         """Return all items of a lost worker to their queues, also those of other pools. Returns how many.
