@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+import os
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
 from drumbeat.composition.plane import ControlPlane, open_control_plane
-from drumbeat.core.errors import InvalidSettings, NotFound
+from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId
-from drumbeat.settings import Settings, public_url
+from drumbeat.settings import Settings, load_settings, public_url
+from drumbeat.triggers.crontab import CronPlace
 from drumbeat.triggers.webhook import SIGNATURE, TIMESTAMP, sign
 from e2e.processes import eventually
 from triggers.given import SECRET
@@ -221,3 +223,52 @@ async def test_no_password_gets_into_a_crontab(
         await there.triggers().install()
 
     assert (public_url(url) == url) is public
+
+
+@pytest.mark.parametrize(
+    ("toml", "installs"),
+    [
+        ("", False),
+        ('state_dir = "state"', False),
+        ('store = "postgresql://me:hush@elsewhere/drumbeat"', False),
+        ('store = "postgresql://me:hush@db/drumbeat"', True),
+    ],
+)
+async def test_a_store_with_a_password_must_be_in_the_settings_file_itself(
+    plane: ControlPlane, toml: str, installs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "drumbeat.toml").write_text(toml)
+    settings = load_settings({"DRUMBEAT_STORE": "postgresql://me:hush@db/drumbeat"})
+    there = ControlPlane(settings, plane.store, plane.clock)
+
+    with pytest.raises(DrumbeatError, match="the command crontab" if installs else 'write store = "URL", with the password'):
+        await there.triggers().install()
+
+
+async def test_a_password_in_a_variable_is_not_lost_without_a_word(plane: ControlPlane) -> None:
+    settings = load_settings({"DRUMBEAT_STORE": "redis://cache/0", "DRUMBEAT_STORE_PASSWORD": "hush"})
+
+    with pytest.raises(InvalidSettings, match=r"password is in DRUMBEAT_STORE_PASSWORD.* unset DRUMBEAT_STORE and"):
+        await ControlPlane(settings, plane.store, plane.clock).triggers().install()
+
+
+async def test_lines_have_the_settings_of_the_shell_but_not_those_of_the_file(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Mapping[str, str]] = []
+
+    async def install(triggers: object, place: CronPlace) -> Sequence[str]:
+        seen.append(place.variables)
+        return []
+
+    monkeypatch.setattr("drumbeat.triggers.crontab.install", install)
+    (tmp_path / "drumbeat.toml").write_text('[pool]\nmax_inline = "2KB"\n')
+    (tmp_path / "mine.toml").write_text('[engines.here]\nkind = "local"\n')
+    variables = {"DRUMBEAT_LARGE": "file:///large", "DRUMBEAT_RETENTION": "off", "DRUMBEAT_ENGINES": "mine.toml"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    await ControlPlane(load_settings(os.environ), plane.store, plane.clock).triggers().install()
+
+    assert seen == [{**variables, "DRUMBEAT_ENGINES": f"{tmp_path}/mine.toml"}]

@@ -197,6 +197,8 @@ class ControlPlane(ControlPlaneBase):
             for_children=self.worker_environment,
             public_variables=self.settings.public_variables(),
             public_store=public_url(self.settings.store),
+            store_in_file=self.settings.store_in_file == self.settings.store,
+            shell_variables=self.settings.shell_variables(os.environ),
             state_dir=self.settings.state_dir,
             keep_due=partial(keep_due, self),
         )

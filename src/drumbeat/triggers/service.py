@@ -15,6 +15,7 @@ import yaml
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.store.interface import Store
 from drumbeat.triggers import crontab
@@ -47,6 +48,8 @@ class TriggerEnvironment:
     for_children: Mapping[str, str]  #: environment variables for the checkers that are started
     public_variables: Mapping[str, str]  #: the part of ``for_children`` that is not secret, without the store's URL
     public_store: str | None  #: the store's URL, if it contains no password
+    store_in_file: bool  #: whether drumbeat.toml has the store's URL
+    shell_variables: Mapping[str, str]  #: settings of this shell that a process which cron starts lacks; no secrets
     state_dir: Path
     keep_due: KeepDue | None = None  #: watches pools for delayed jobs that come due, until cancelled
 
@@ -129,18 +132,13 @@ class TriggerService:
             yield beside
 
     async def install(self) -> Sequence[str]:
-        """Put cron triggers into the user's crontab and return the lines. Raises InvalidSettings if these show a password."""
-        folder = Path.cwd()
-        if self._environment.public_store is None and not (folder / "drumbeat.toml").exists():
-            raise InvalidSettings(
-                f'the store\'s URL contains a password, which must not appear in a crontab; write store = "URL" into '
-                f"{folder / 'drumbeat.toml'}, make the file readable only by you (chmod 600), and try again"
-            )
+        """Put cron triggers into the user's crontab and return the lines. Raises InvalidSettings if these would show a
+        password, or would need one that cron does not have."""
+        env, folder = self._environment, Path.cwd()
+        if problem := _password_problem(env, folder / "drumbeat.toml"):
+            raise InvalidSettings(problem)
         place = crontab.CronPlace(
-            file=self._file,
-            folder=folder,
-            state_dir=self._environment.state_dir,
-            store=self._environment.public_store,
+            file=self._file, folder=folder, state_dir=env.state_dir, store=env.public_store, variables=env.shell_variables
         )
         return await crontab.install(self.triggers, place)
 
@@ -206,6 +204,17 @@ class TriggerService:
             log=env.state_dir / "triggers" / f"{trigger.name}.log",
             state_dir=env.state_dir,
         )
+
+
+def _password_problem(env: TriggerEnvironment, file: Path) -> str | None:
+    """Return why a process that cron starts cannot open the store, and what to do; None if it can."""
+    advice = f'write store = "URL", with the password, into {file}, make the file readable only by you (chmod 600)'
+    if PASSWORD_VARIABLE in env.for_children:
+        unset = f"unset DRUMBEAT_STORE and {PASSWORD_VARIABLE}, and try again"
+        return f"the store's password is in {PASSWORD_VARIABLE}, which must not appear in a crontab; {advice}, {unset}"
+    if env.public_store is None and not env.store_in_file:
+        return f"the store's URL contains a password, which must not appear in a crontab; {advice}, and try again"
+    return None
 
 
 def _command(firing: Firing) -> Sequence[str]:
