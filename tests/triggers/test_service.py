@@ -65,8 +65,7 @@ async def test_a_process_that_keeps_triggers_fires_one_for_jobs_that_came_due(pl
     assert {*await desk.last_fired()} == {"often"}
 
 
-async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOOK", SECRET)
+async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPlane) -> None:
     desk = plane.triggers()
     await desk.fire("often")
     await plane.fire(desk.get("nightly").firing())
@@ -190,6 +189,12 @@ async def test_a_schedule_and_a_webhook_are_kept_until_told_to_stop(
 async def test_without_its_secret_nothing_is_served(plane: ControlPlane) -> None:
     with pytest.raises(InvalidSettings, match="HOOK, got none"):
         await plane.triggers().serve("127.0.0.1", 0, lambda _: None, asyncio.Event())
+
+
+async def test_a_clouds_event_that_needs_no_webhook_needs_no_secret(plane: ControlPlane) -> None:
+    answer = await plane.answer_event({"detail": {"pool_id": "papers", "max_workers": 0}})
+
+    assert answer["beats"]["papers"]["led"] is True
 
 
 async def test_a_clouds_event_needs_no_file_unless_it_is_http(plane: ControlPlane, tmp_path: Path) -> None:

@@ -153,8 +153,9 @@ class TriggerService:
         return yaml.safe_dump(job, sort_keys=False)
 
     async def serve(self, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-        """Run the schedules and listen for webhooks until ``stop`` is set."""
+        """Run the schedules and listen for webhooks until ``stop`` is set. Raises InvalidSettings if a secret is missing."""
         deliveries = self._deliveries()
+        deliveries.check_secrets()
         async with serve(deliveries.answer, host, port) as (address, number), plain_task_group() as group:
             keeping = group.create_task(self.keep())
             ready(f"http://{address}:{number}")
@@ -188,7 +189,7 @@ class TriggerService:
         return await answer_event(event, self._run, self._deliveries())
 
     async def hear(self, name: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
-        """Answer a webhook request that another HTTP server received. Raises InvalidSettings if a secret is missing."""
+        """Answer a webhook request that another HTTP server received. Raises InvalidSettings if its secret is missing."""
         return await self._deliveries().answer("POST", f"{PATH}{name}", headers, body)
 
     def _deliveries(self) -> Deliveries:
