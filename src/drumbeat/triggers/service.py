@@ -142,10 +142,6 @@ class TriggerService:
         )
         return await crontab.install(self.triggers, place)
 
-    async def remove(self) -> Sequence[str]:
-        """Remove this file's lines from the user's crontab. Returns the removed lines."""
-        return await crontab.remove(self._file)
-
     def manifest(self, name: str, image: str, secret: str) -> str:
         """Return a Kubernetes CronJob for a trigger with a schedule, as YAML."""
         trigger = self.get(name)
