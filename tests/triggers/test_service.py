@@ -162,6 +162,20 @@ async def test_a_manifest_passes_on_every_input_of_a_fleets_beat_or_says_what_to
         plane.triggers().manifest("b", "drumbeat:1", "stores")
 
 
+@pytest.mark.parametrize(("name", "other"), [("reap.b", "Reap_b"), ("x" * 50 + "a", "x" * 50 + "b")])
+async def test_two_triggers_never_share_the_name_of_a_cron_job(
+    plane: ControlPlane, tmp_path: Path, name: str, other: str
+) -> None:
+    entry = "  - {name: NAME, type: cron, schedule: '@daily', machine: stale_worker_reaper}\n"
+    (tmp_path / "triggers.yml").write_text("triggers:\n" + "".join(entry.replace("NAME", each) for each in (name, other, "c")))
+
+    for each in (name, other):
+        with pytest.raises(InvalidSettings, match="CronJobs have different names, got 'drumbeat-"):
+            plane.triggers().manifest(each, "drumbeat:1", "stores")
+
+    assert "name: drumbeat-c" in plane.triggers().manifest("c", "drumbeat:1", "stores")
+
+
 async def test_a_schedule_and_a_webhook_are_kept_until_told_to_stop(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:

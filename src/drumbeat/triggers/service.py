@@ -27,7 +27,7 @@ from drumbeat.triggers.in_loop import InLoop, in_loop
 from drumbeat.triggers.model import BeatKind, Firing, RunBeats, Trigger, TriggerType
 from drumbeat.triggers.scheduler import Scheduler, due_after
 from drumbeat.triggers.server import serve
-from drumbeat.triggers.serverless import answer_event, cron_job
+from drumbeat.triggers.serverless import answer_event, cron_job, kubernetes_name
 
 log = logging.getLogger(__name__)
 
@@ -143,10 +143,21 @@ class TriggerService:
         return await crontab.install(self.triggers, place)
 
     def manifest(self, name: str, image: str, secret: str) -> str:
-        """Return a Kubernetes CronJob for a trigger with a schedule, as YAML."""
+        """Return a Kubernetes CronJob for a trigger with a schedule, as YAML. Raises NotFound, InvalidInput; InvalidSettings
+        also if the CronJob of another trigger would have the same name, because one of them would replace the other."""
         trigger = self.get(name)
+        self._check_cron_job_name(name)
         job = cron_job(trigger, image, secret, _command(trigger.firing()), self._environment.public_variables)
         return yaml.safe_dump(job, sort_keys=False)
+
+    def _check_cron_job_name(self, name: str) -> None:
+        made = kubernetes_name(name)
+        for other in self.triggers:
+            if other.name != name and other.schedule is not None and kubernetes_name(other.name) == made:
+                raise InvalidSettings(
+                    f"expected triggers whose CronJobs have different names, got {made!r} for {name!r} and for {other.name!r}; "
+                    "rename one, in its first 43 lowercase letters and digits"
+                )
 
     async def serve(self, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:
         """Run the schedules and listen for webhooks until ``stop`` is set. Raises InvalidSettings if a secret is missing."""
