@@ -11,13 +11,12 @@ from typing import Any
 from flatmachines import WorkItem
 
 from drumbeat.adapters.flatmachines.lazy_store import LazyStore
+from drumbeat.composition.plugins import as_json, claimable_types
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import NO_BACKOFF, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.model import paused_types
-from drumbeat.pool.paused_types import claimable_types
-from drumbeat.pool.payload import as_json
 from drumbeat.store.interface import ClaimRequest, Store
 
 log = logging.getLogger(__name__)
