@@ -21,6 +21,7 @@ DEFAULT_STORE = "sqlite:///drumbeat.db"
 
 RETENTION_VARIABLE = "DRUMBEAT_RETENTION"
 ENGINES_VARIABLE = "DRUMBEAT_ENGINES"
+_ENGINES_EXPECTED = f"expected the path of an engines file in {ENGINES_VARIABLE}"
 ENGINES_FILE = "engines.toml"  #: names engines, beside drumbeat.toml; DRUMBEAT_ENGINES may name another file
 _ENGINES = "engines"  #: the table of engines in a settings file
 _POOL = "pool"  #: the table of settings of pools of jobs
@@ -44,6 +45,7 @@ class Settings:
 
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
     store_password: str | None = None  #: from the environment; Redis and Snowflake use it if their URL has none
+    store_in_file: str | None = field(default=None, compare=False)  #: ``store`` in drumbeat.toml; ``store`` may be another
     state_dir: Path = Path(".drumbeat")  #: holds the logs of local workers and other local state
     retention: Retention | None = None  #: how long ended rows are kept, unless a pool's policy says otherwise; None: not set
     engines: Mapping[str, Mapping[str, Any]] = field(
@@ -69,6 +71,13 @@ class Settings:
         retention = {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
         return {**retention, **self.pool.variables()}
 
+    def shell_variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings that are no secrets and are in ``environment``, not in a file. A process of this user that starts
+        in the same folder, but not from the same shell, needs these variables."""
+        chosen = {name: value for name, value in self.public_variables().items() if environment.get(name)}
+        named = environment.get(ENGINES_VARIABLE)
+        return chosen | ({ENGINES_VARIABLE: str(_engines_path(named).absolute())} if named else {})
+
 
 def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **given: str | None) -> Settings:
     """Read the settings: arguments override the environment, which overrides the file. Raises InvalidSettings."""
@@ -76,12 +85,14 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
     engines = _engines(chosen.pop(_ENGINES, {}), file, environment)
     language_model = _language_model(chosen.pop(_LANGUAGE_MODEL, {}), file, environment)
     pool = read_pool_settings(chosen.pop(_POOL, {}), str(file), environment)
+    store_in_file = chosen.get("store")
     chosen |= {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
     chosen |= {name: value for name, value in given.items() if value is not None}
     state_dir = Path(chosen.get("state_dir", ".drumbeat"))
     return Settings(
         store=absolute(chosen.get("store", DEFAULT_STORE)),
         store_password=environment.get(PASSWORD_VARIABLE) or None,
+        store_in_file=store_in_file,
         state_dir=state_dir.absolute(),
         retention=read_retention(chosen["retention"]) if "retention" in chosen else None,
         engines=engines,
@@ -130,16 +141,19 @@ def public_url(store: str) -> str | None:
 def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
     """Return the engines of the settings file (``given``) and of engines.toml or the file that DRUMBEAT_ENGINES names."""
     named = environment.get(ENGINES_VARIABLE)
-    expected = f"expected the path of an engines file in {ENGINES_VARIABLE}"
-    other = user_path(named, expected) if named else file.parent / ENGINES_FILE
+    other = _engines_path(named) if named else file.parent / ENGINES_FILE
     if named and not other.is_file():
-        raise InvalidSettings(f"{expected}, got {named}, which does not exist")
+        raise InvalidSettings(f"{_ENGINES_EXPECTED}, got {named}, which does not exist")
     engines = _checked_engines(given, file)
     for name, table in _checked_engines(_engines_in(other), other).items():
         if name in engines:
             raise InvalidSettings(f"expected the engine {name!r} in one file, got it in {file} and in {other}; remove one")
         engines[name] = table
     return engines
+
+
+def _engines_path(named: str) -> Path:
+    return user_path(named, _ENGINES_EXPECTED)
 
 
 def _language_model(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:

@@ -245,3 +245,14 @@ def test_an_unknown_pool_is_one_line_and_exit_code_1(shop: Shop) -> None:
     assert said.code == 1
     assert "no pool 'nowhere'" in said.errors
     assert "Traceback" not in said.errors
+
+
+def test_a_worker_id_that_cannot_be_a_file_name_is_refused_before_the_worker_starts(shop: Shop) -> None:
+    shop.pool.create(WorkPlan())
+
+    said = run("pool", "work", "p", "--once", "--worker-id", "a/b c", cwd=shop.folder, DRUMBEAT_STORE=shop.url)
+
+    assert said.code == 1
+    assert "expected a worker id that can be a file name (no slash" in said.errors
+    assert "Traceback" not in said.errors
+    assert shop.pool.status().workers == ()

@@ -10,7 +10,7 @@ import pytest
 
 from drumbeat.composition.worker_ids import find_free_id
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import Refused, WorkerGone
+from drumbeat.core.errors import InvalidInput, Refused, WorkerGone
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.core.retention import Prunable
 from drumbeat.core.sample import Sample
@@ -51,6 +51,14 @@ def dead_process() -> int:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     return process.pid
+
+
+@pytest.mark.parametrize("name", ["a/b c", "..", "w\0", "w" * 201])
+async def test_an_id_that_cannot_be_a_file_name_is_refused(store: MemoryStore, home: PoolRow, name: str) -> None:
+    with pytest.raises(InvalidInput, match="expected a worker id that can be a file name"):
+        await find_free_id(store, home, name)
+
+    assert await store.notes.find(f"worker-id/{POOL}/{name}") is None
 
 
 async def test_the_first_start_gets_the_id_and_each_later_one_the_next_number(store: MemoryStore, home: PoolRow) -> None:

@@ -97,26 +97,51 @@ def test_a_trigger_whose_fleet_beat_fails_exits_1(folder: Path) -> None:
     assert "Traceback" not in said.errors
 
 
-def test_lines_are_installed_and_removed_through_the_crontab_command(folder: Path) -> None:
-    kept = folder / "kept"
-    (folder / "bin").mkdir()
-    fake = folder / "bin" / "crontab"
+@pytest.fixture
+def crontab(folder: Path) -> Path:
+    """Where the fake command crontab in ``bin`` keeps its lines."""
+    kept, fake = folder / "kept", folder / "bin" / "crontab"
+    fake.parent.mkdir()
     fake.write_text(f'#!/bin/sh\n[ "$1" = -l ] && exec cat {kept}\ncat > {kept}\n')
     fake.chmod(0o755)
     kept.write_text("0 3 * * * mine\n")
-    path = f"{folder}/bin:{os.environ['PATH']}"
+    return kept
 
-    installed = trigger(folder, "install", PATH=path)
-    lines = kept.read_text().splitlines()
-    removed = trigger(folder, "remove", PATH=path)
+
+def with_crontab(crontab: Path) -> str:
+    return f"{crontab.parent}/bin:{os.environ['PATH']}"
+
+
+def test_lines_are_installed_and_removed_through_the_crontab_command(folder: Path, crontab: Path) -> None:
+    installed = trigger(folder, "install", PATH=with_crontab(crontab))
+    lines = crontab.read_text().splitlines()
+    removed = trigger(folder, "remove", PATH=with_crontab(crontab))
 
     assert (installed.code, removed.code) == (0, 0)
     assert "installed: 1" in installed.output
     assert (lines[0], lines[1].startswith("*/5 * * * * cd ")) == ("0 3 * * * mine", True)
-    assert kept.read_text() == "0 3 * * * mine\n"
+    assert crontab.read_text() == "0 3 * * * mine\n"
     ran = subprocess.run(["sh", "-c", lines[1].removeprefix("*/5 * * * * ")], env=environment(), check=False)
     assert ran.returncode == 0
     assert "no job is ready" in (folder / ".drumbeat" / "triggers" / "cron.log").read_text()
+
+
+@pytest.mark.parametrize("name", ["triggers.yml", "trigger_registry.yml"])
+@pytest.mark.parametrize("left", [None, "triggers: ["])
+def test_lines_of_a_file_that_is_gone_or_invalid_are_removed_without_a_store(
+    folder: Path, crontab: Path, name: str, left: str | None
+) -> None:
+    file = (folder / "triggers.yml").rename(folder / name)
+    assert trigger(folder, "install", PATH=with_crontab(crontab)).code == 0
+    file.unlink()
+    if left is not None:
+        file.write_text(left)
+    (folder / "d.db").unlink()
+
+    removed = trigger(folder, "remove", PATH=with_crontab(crontab))
+
+    assert (removed.code, removed.output.strip()) == (0, "removed: 1")
+    assert crontab.read_text() == "0 3 * * * mine\n"
 
 
 def test_a_manifest_is_printed(folder: Path) -> None:

@@ -24,8 +24,8 @@ OWN = "MAILTO=me@example.org\n# my own\n0 3 * * * /usr/bin/backup --all  # night
 EVERY = trigger("often", schedule="*/5 * * * *", pool_id="papers")
 
 
-def place(folder: Path, file: str = "triggers.yml", store: str | None = None) -> CronPlace:
-    return CronPlace(file=folder / file, folder=folder, state_dir=folder / ".drumbeat", store=store)
+def place(folder: Path, file: str = "triggers.yml", store: str | None = None, **variables: str) -> CronPlace:
+    return CronPlace(file=folder / file, folder=folder, state_dir=folder / ".drumbeat", store=store, variables=variables)
 
 
 @pytest.fixture
@@ -105,6 +105,19 @@ def test_a_line_runs_the_trigger_in_its_folder_whatever_the_folder_is_called(tmp
     subprocess.run(["sh", "-c", command.replace(shlex.quote(sys.executable), "echo")], check=True)
     said = (odd / ".drumbeat" / "triggers" / "cron.log").read_text()
     assert said == f"-m drumbeat trigger fire often --file {odd}/triggers.yml --store sqlite:///a b.db\n"
+
+
+def test_a_line_sets_the_variables_whatever_they_contain(tmp_path: Path) -> None:
+    odd = "file:///it's 100% odd; $HOME"
+    (tmp_path / ".drumbeat" / "triggers").mkdir(parents=True)
+
+    (line,) = lines([EVERY], place(tmp_path, DRUMBEAT_LARGE=odd, DRUMBEAT_MAX_INLINE="1024B"))
+
+    assert "%" not in line.replace(r"\%", "")
+    settings = line.removeprefix("*/5 * * * * ").replace(r"\%", "%").partition(shlex.quote(sys.executable))[0]
+    subprocess.run(["sh", "-c", f"{settings} env > said"], check=True)
+    said = (tmp_path / "said").read_text().splitlines()
+    assert {f"DRUMBEAT_LARGE={odd}", "DRUMBEAT_MAX_INLINE=1024B"} <= {*said}
 
 
 def test_a_zone_that_cron_would_not_keep_is_refused(tmp_path: Path) -> None:

@@ -159,13 +159,18 @@ async def test_an_unsigned_request_is_refused_with_the_field_named() -> None:
 
 
 @pytest.mark.parametrize(("variables", "got"), [({}, "got none"), ({"HOOK": "short-secret"}, "got 12 characters")])
-def test_a_webhook_without_a_secret_does_not_listen(variables: dict[str, str], got: str) -> None:
-    store = MemoryStore(CLOCK)
+async def test_a_webhook_without_its_secret_is_refused_and_others_are_answered(variables: dict[str, str], got: str) -> None:
+    store, beats, other = MemoryStore(CLOCK), Beats(), trigger("other", "webhook", secret_variable="OTHER")
+    deliveries = Deliveries([HOOK, other], beats, CLOCK, store.leases, {"OTHER": SECRET, **variables}, "me")
 
     with pytest.raises(InvalidSettings, match=f"environment variable HOOK, {got}") as caught:
-        Deliveries([HOOK], Beats(), CLOCK, store.leases, variables, "me")
+        await post(deliveries)
+    with pytest.raises(InvalidSettings, match=f"environment variable HOOK, {got}"):
+        deliveries.check_secrets()
 
     assert "short-secret" not in str(caught.value)
+    assert (await post(deliveries, "/triggers/other")).status is HTTPStatus.OK
+    assert beats.names == ["other"]
 
 
 async def talk(port: int, said: bytes, *, end: bool = True) -> tuple[int, dict[str, object]]:

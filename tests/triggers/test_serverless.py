@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.clock import ManualClock
+from drumbeat.core.cron import parse_schedule
 from drumbeat.core.errors import InvalidInput
 from drumbeat.store.memory import MemoryStore
 from drumbeat.triggers.deliveries import Deliveries
@@ -128,6 +129,26 @@ def test_the_cron_job_runs_the_beat_with_the_store_from_a_secret() -> None:
     password = {"name": "stores", "key": "DRUMBEAT_STORE_PASSWORD", "optional": True}
     assert container["env"][1]["valueFrom"]["secretKeyRef"] == password
     assert container["env"][2:] == [{"name": "DRUMBEAT_RETENTION", "value": "off"}]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "written"),
+    [
+        ("0 3 * * 7", "0 3 * * 0"),
+        ("0 3 * * 5-7", "0 3 * * 0,5,6"),
+        ("0 3 7 * 1,Fri-7", "0 3 7 * 1,0,5,6"),
+        ("0 3 * * 1/3", "0 3 * * 0,1,4"),
+        ("0 3 * * MON-FRI", "0 3 * * mon-fri"),
+        ("0 3 * * */2", "0 3 * * */2"),
+        ("*/7 7 7 7 *", "*/7 7 7 7 *"),
+        ("@Daily", "@daily"),
+    ],
+)
+def test_a_cron_jobs_schedule_has_sunday_as_0(schedule: str, written: str) -> None:
+    made = cron_job(trigger("often", schedule=schedule), "i", "s", [])
+
+    assert made["spec"]["schedule"] == written
+    assert parse_schedule(written) == parse_schedule(schedule)
 
 
 def test_a_cron_job_needs_a_schedule() -> None:

@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+import os
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
 from drumbeat.composition.plane import ControlPlane, open_control_plane
-from drumbeat.core.errors import InvalidSettings, NotFound
+from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.settings import Settings, public_url
+from drumbeat.settings import Settings, load_settings, public_url
+from drumbeat.triggers.crontab import CronPlace
 from drumbeat.triggers.model import BeatKind, Firing
 from drumbeat.triggers.webhook import SIGNATURE, TIMESTAMP, sign
 from e2e.processes import eventually
@@ -64,8 +66,7 @@ async def test_a_process_that_keeps_triggers_fires_one_for_jobs_that_came_due(pl
     assert {*await desk.last_fired()} == {"often"}
 
 
-async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOOK", SECRET)
+async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPlane) -> None:
     desk = plane.triggers()
     await desk.fire("often")
     await plane.fire(desk.get("nightly").firing())
@@ -201,6 +202,20 @@ async def test_a_manifest_passes_on_every_input_of_a_fleets_beat_or_says_what_to
         plane.triggers().manifest("b", "drumbeat:1", "stores")
 
 
+@pytest.mark.parametrize(("name", "other"), [("reap.b", "Reap_b"), ("x" * 50 + "a", "x" * 50 + "b")])
+async def test_two_triggers_never_share_the_name_of_a_cron_job(
+    plane: ControlPlane, tmp_path: Path, name: str, other: str
+) -> None:
+    entry = "  - {name: NAME, type: cron, schedule: '@daily', machine: stale_worker_reaper}\n"
+    (tmp_path / "triggers.yml").write_text("triggers:\n" + "".join(entry.replace("NAME", each) for each in (name, other, "c")))
+
+    for each in (name, other):
+        with pytest.raises(InvalidSettings, match="CronJobs have different names, got 'drumbeat-"):
+            plane.triggers().manifest(each, "drumbeat:1", "stores")
+
+    assert "name: drumbeat-c" in plane.triggers().manifest("c", "drumbeat:1", "stores")
+
+
 async def test_a_schedule_and_a_webhook_are_kept_until_told_to_stop(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +243,12 @@ async def test_a_schedule_and_a_webhook_are_kept_until_told_to_stop(
 async def test_without_its_secret_nothing_is_served(plane: ControlPlane) -> None:
     with pytest.raises(InvalidSettings, match="HOOK, got none"):
         await plane.triggers().serve("127.0.0.1", 0, lambda _: None, asyncio.Event())
+
+
+async def test_a_clouds_event_that_needs_no_webhook_needs_no_secret(plane: ControlPlane) -> None:
+    answer = await plane.answer_event({"detail": {"pool_id": "papers", "max_workers": 0}})
+
+    assert answer["beats"]["papers"]["led"] is True
 
 
 async def test_a_clouds_event_needs_no_file_unless_it_is_http(plane: ControlPlane, tmp_path: Path) -> None:
@@ -261,3 +282,52 @@ async def test_no_password_gets_into_a_crontab(
         await there.triggers().install()
 
     assert (public_url(url) == url) is public
+
+
+@pytest.mark.parametrize(
+    ("toml", "installs"),
+    [
+        ("", False),
+        ('state_dir = "state"', False),
+        ('store = "postgresql://me:hush@elsewhere/drumbeat"', False),
+        ('store = "postgresql://me:hush@db/drumbeat"', True),
+    ],
+)
+async def test_a_store_with_a_password_must_be_in_the_settings_file_itself(
+    plane: ControlPlane, toml: str, installs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "drumbeat.toml").write_text(toml)
+    settings = load_settings({"DRUMBEAT_STORE": "postgresql://me:hush@db/drumbeat"})
+    there = ControlPlane(settings, plane.store, plane.clock)
+
+    with pytest.raises(DrumbeatError, match="the command crontab" if installs else 'write store = "URL", with the password'):
+        await there.triggers().install()
+
+
+async def test_a_password_in_a_variable_is_not_lost_without_a_word(plane: ControlPlane) -> None:
+    settings = load_settings({"DRUMBEAT_STORE": "redis://cache/0", "DRUMBEAT_STORE_PASSWORD": "hush"})
+
+    with pytest.raises(InvalidSettings, match=r"password is in DRUMBEAT_STORE_PASSWORD.* unset DRUMBEAT_STORE and"):
+        await ControlPlane(settings, plane.store, plane.clock).triggers().install()
+
+
+async def test_lines_have_the_settings_of_the_shell_but_not_those_of_the_file(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Mapping[str, str]] = []
+
+    async def install(triggers: object, place: CronPlace) -> Sequence[str]:
+        seen.append(place.variables)
+        return []
+
+    monkeypatch.setattr("drumbeat.triggers.crontab.install", install)
+    (tmp_path / "drumbeat.toml").write_text('[pool]\nmax_inline = "2KB"\n')
+    (tmp_path / "mine.toml").write_text('[engines.here]\nkind = "local"\n')
+    variables = {"DRUMBEAT_LARGE": "file:///large", "DRUMBEAT_RETENTION": "off", "DRUMBEAT_ENGINES": "mine.toml"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    await ControlPlane(load_settings(os.environ), plane.store, plane.clock).triggers().install()
+
+    assert seen == [{**variables, "DRUMBEAT_ENGINES": f"{tmp_path}/mine.toml"}]

@@ -145,6 +145,22 @@ async def test_a_webhook_whose_secret_is_missing_lets_nobody_in(
     assert "HOOK_SECRET" not in answer.text
 
 
+async def test_a_webhook_whose_secret_is_missing_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    more = "  - {name: other, type: webhook, machine: stale_worker_reaper, secret_variable: OTHER_SECRET}\n"
+    (tmp_path / "triggers.yml").write_text(FILE + more)
+    async with web(tmp_path, replace(LOCKED, triggers=tmp_path / "triggers.yml")) as made, made.client() as sender:
+        await made.plane.pool("jobs").create()
+        other = await sender.post("/hooks/other", content=b"{}", headers=signed(b"{}"))
+        nobody = await sender.post("/hooks/nobody", content=b"{}", headers=signed(b"{}"))
+        reap = await sender.post(HOOK, content=b"{}", headers=signed(b"{}"))
+
+    assert (other.status_code, other.content) == (401, nobody.content)
+    assert reap.status_code == 200
+
+
 async def test_without_a_file_there_is_no_webhook(tmp_path: Path) -> None:
     async with web(tmp_path) as made, made.client() as sender:
         assert (await sender.post(HOOK, content=b"{}", headers=signed(b"{}"))).status_code == 401

@@ -7,13 +7,14 @@ URL of the store.
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from drumbeat.composition.plane import ControlPlane, open_control_plane
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.settings import load_settings
+from drumbeat.triggers.model import BeatKind, Firing
 
 _SPARE = timedelta(seconds=5)  #: kept free at the end of the function's time limit, to send the answer
 
@@ -23,25 +24,32 @@ def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
 
     The event is a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
 
-    Workers that the function starts end when the function ends, so it waits for them, at most until its time limit. If jobs
+    Workers that the function starts end when the function ends, so after a check of job pools it waits for their workers, at
+    most until its time limit. It does not wait for the workers of a fleet, which run until they are told to stop. If jobs
     take longer, let the function only mark workers lost (reap), and start the workers (check) from another machine.
     """
-    return asyncio.run(_answer(event, _time_left(context)))
+    return asyncio.run(_answer(event, context))
 
 
-async def _answer(event: Mapping[str, Any], time_left: timedelta) -> Mapping[str, Any]:
+async def _answer(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
+    fired: list[Firing] = []
     async with open_control_plane(load_settings(os.environ)) as plane:
-        answer = await plane.answer_event(event)
-        await _stay(plane, answer, time_left)
+        answer = await plane.answer_event(event, fired.append)
+        if any(firing.machine is BeatKind.CHECKER for firing in fired):
+            report = json.loads(answer["body"]) if "statusCode" in answer else answer
+            await _stay(plane, report.get("beats", {}), _time_left(context))
     return answer
 
 
-async def _stay(plane: ControlPlane, answer: Mapping[str, Any], time_left: timedelta) -> None:
-    report = json.loads(answer["body"]) if "statusCode" in answer else answer
-    for pool_id in report.get("beats", {}):
-        await plane.checker().stay(PoolId(pool_id), time_left)
+async def _stay(plane: ControlPlane, pool_ids: Iterable[str], time_left: timedelta) -> None:
+    """Wait until no worker of these pools runs, at most for ``time_left``. Does not wait for the pools of fleets."""
+    deadline = plane.clock.elapsed() + time_left
+    for pool_id in pool_ids:
+        pool, left = await plane.store.pools.find(PoolId(pool_id)), deadline - plane.clock.elapsed()
+        if left > timedelta() and pool is not None and pool.kind is PoolKind.JOBS and not pool.is_scaled:
+            await plane.checker().stay(pool.pool_id, left)
 
 
 def _time_left(context: Any) -> timedelta:
     remaining = getattr(context, "get_remaining_time_in_millis", None)
-    return max(timedelta(milliseconds=remaining()) - _SPARE, timedelta()) if remaining else timedelta(minutes=10)
+    return timedelta(milliseconds=remaining()) - _SPARE if remaining else timedelta(minutes=10)

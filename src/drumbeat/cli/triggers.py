@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
+from drumbeat.cli.options import JsonOption, StoreOption, run, with_control_plane
 from drumbeat.cli.pool_beats import finish
 from drumbeat.cli.render import Columns, say, show, show_json
+from drumbeat.composition.offline import remove_cron_triggers
 from drumbeat.composition.plane import ControlPlane, logging_to_stderr, until_stopped
 
 app = typer.Typer(
@@ -81,9 +82,11 @@ def install(file: FileOption = None, store: StoreOption = None) -> None:
 
 
 @app.command()
-def remove(file: FileOption = None, store: StoreOption = None) -> None:
-    """Remove the triggers of the file from your crontab. Other lines stay."""
-    lines = with_control_plane(store, lambda plane: plane.triggers(file).remove())
+def remove(
+    file: FileOption = None, store: Annotated[str | None, typer.Option("--store", help="Not used: no store is needed.")] = None
+) -> None:
+    """Remove the triggers of the file from your crontab. Other lines stay. The file itself may be gone."""
+    lines = run(remove_cron_triggers(file))
     say(f"removed: {len(lines)}")
 
 

@@ -1,4 +1,5 @@
-"""Functions that need no store: generate load on a database, read or simulate a fleet's policy, explain a decision."""
+"""Functions that need no store: generate load on a database, read or simulate a fleet's policy, explain a decision, remove
+cron triggers."""
 
 import asyncio
 import os
@@ -6,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drumbeat.composition.base import TRIGGER_FILES, triggers_file
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.extras import bench_part
@@ -107,3 +109,13 @@ def sentences(found: "BeatExplanation", deeds: str = "done:") -> Sequence[str]:
     from drumbeat.fleet.explain import sentences as spelt
 
     return spelt(found, deeds)
+
+
+async def remove_cron_triggers(file: Path | None) -> Sequence[str]:
+    """Remove the lines of a triggers file from the user's crontab, and return them. The file itself is not read: it may be
+    invalid, or may no longer exist. None: the file in the current folder; if there is none, all files it could have been."""
+    from drumbeat.triggers import crontab
+
+    found = file or triggers_file()
+    files = TRIGGER_FILES if found is None else (found,)
+    return [line for each in files for line in await crontab.remove(each.absolute())]

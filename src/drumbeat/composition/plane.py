@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from drumbeat.pool.worker.options import WorkPlan as WorkPlan
     from drumbeat.runtime.beat import BeatReport as BeatReport, ControlLoop
     from drumbeat.spawn.fork_client import ForkConnector as ForkConnector
-    from drumbeat.triggers.model import Firing
+    from drumbeat.triggers.model import Firing, RunBeats
     from drumbeat.triggers.service import TriggerService as TriggerService
 
 
@@ -184,8 +184,9 @@ class ControlPlane(ControlPlaneBase):
 
         return await run_and_record(self.store.notes, self.run_trigger, firing)
 
-    def triggers(self, file: Path | None = None) -> "TriggerService":
-        """Return the service for the triggers of a file; by default triggers.yml in the current folder.
+    def triggers(self, file: Path | None = None, run: "RunBeats | None" = None) -> "TriggerService":
+        """Return the service for the triggers of a file; by default triggers.yml in the current folder. ``run`` runs the beat
+        of a trigger; by default ``fired``.
 
         Raises InvalidSettings, MissingExtra.
         """
@@ -200,22 +201,34 @@ class ControlPlane(ControlPlaneBase):
             for_children=self.worker_environment,
             public_variables=self.settings.public_variables(),
             public_store=public_url(self.settings.store),
+            store_in_file=self.settings.store_in_file == self.settings.store,
+            shell_variables=self.settings.shell_variables(os.environ),
             state_dir=self.settings.state_dir,
             keep_due=partial(keep_due, self),
         )
-        service: TriggerService = module.TriggerService(file or triggers_file() or TRIGGER_FILES[0], self.fired, environment)
+        service: TriggerService = module.TriggerService(
+            file or triggers_file() or TRIGGER_FILES[0], run or self.fired, environment
+        )
         return service
 
-    async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def answer_event(
+        self, event: Mapping[str, Any], on_firing: "Callable[[Firing], object] | None" = None
+    ) -> Mapping[str, Any]:
         """Run the beat that a cloud event asks for. An HTTP event needs a triggers file, which defines its webhook.
+        ``on_firing`` is called with the request for the beat, before the beat runs.
 
         Raises InvalidInput, NotFound."""
+
+        async def run(firing: "Firing") -> Mapping[str, Any]:
+            if on_firing is not None:
+                on_firing(firing)
+            return await self.fired(firing)
+
         file = triggers_file()
         if file is not None:
-            return await self.triggers(file).answer_event(event)
-        answer: Mapping[str, Any] = await import_part("triggers.serverless", "triggers", "a trigger").answer_event(
-            event, self.fired, None
-        )
+            return await self.triggers(file, run).answer_event(event)
+        module = import_part("triggers.serverless", "triggers", "a trigger")
+        answer: Mapping[str, Any] = await module.answer_event(event, run, None)
         return answer
 
     async def work_added(self, pool_id: PoolId) -> Sequence[str]:

@@ -17,14 +17,17 @@ from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import CRASH, Health, Worker, WorkerId, WorkerStatus, judge, silence
+from drumbeat.spawn.state_dir import check_file_name
 from drumbeat.store.interface import Store, WorkerChange
 
 
 async def find_free_id(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
     """Return the id for the next start of the worker ``wanted``: the id itself, or with the next number if it was used before.
 
-    Marks the worker's row as lost if its process is gone. Raises Refused if the worker still runs in another process.
+    Marks the worker's row as lost if its process is gone. Raises InvalidInput for an id that cannot be a file name, because
+    engines name files after workers; Refused if the worker still runs in another process.
     """
+    check_file_name("worker", wanted)
     now = await store.now()
     for row in await store.workers.list(pool.pool_id, live=True):
         if row.status is not WorkerStatus.SPAWNING and _is_start_of(row.worker_id, wanted):

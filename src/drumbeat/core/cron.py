@@ -105,6 +105,22 @@ def parse_schedule(text: str) -> CronSchedule:
     return schedule
 
 
+def with_sunday_as_0(text: str) -> str:
+    """Return the same schedule with Sunday as 0, never as 7, and words in lower case, for a program that accepts only this.
+
+    Raises InvalidSettings."""
+    parse_schedule(text)
+    *others, weekdays = text.lower().split()
+    return " ".join([*others, weekdays if not others else ",".join(map(_sunday_as_0, weekdays.split(",")))])
+
+
+def _sunday_as_0(part: str) -> str:
+    days = _FIELDS[-1].read(part)
+    if part.startswith("*") or 7 not in days:
+        return part
+    return ",".join(str(day) for day in sorted({day % 7 for day in days}))
+
+
 def zone(name: str | None) -> ZoneInfo:
     """Return the time zone with this name; None means UTC. Raises InvalidSettings."""
     try:

@@ -96,8 +96,9 @@ class StateDir:
         _write_ref(self._file("running", name, ".ref"), None if ref is None else f"{ref} {pid_namespace()}")
 
     def forget_running(self, name: Name) -> None:
-        """Delete the record that the worker runs, because it has ended."""
-        self._file("running", name, ".ref").unlink(missing_ok=True)
+        """Delete the record that the worker runs, because it has ended. Names that cannot be file names have no record."""
+        if all(map(is_file_name, name)):
+            self._file("running", name, ".ref").unlink(missing_ok=True)
 
     def running(self, pool_id: PoolId, now: datetime) -> Sequence[tuple[Name, str]]:
         """Return workers of a pool that were recorded as running on this machine, each with its process (``pid:start``).
@@ -106,7 +107,7 @@ class StateDir:
         process still runs.
         """
         found = []
-        for path in (self._path / "running" / _file_name("pool", pool_id)).glob("*.ref"):
+        for path in (self._path / "running" / check_file_name("pool", pool_id)).glob("*.ref"):
             with contextlib.suppress(FileNotFoundError):
                 ref, _, namespace = path.read_text().partition(" ")
                 is_old = now.timestamp() - path.stat().st_mtime > _KEPT_FOR_SECONDS
@@ -142,7 +143,7 @@ class StateDir:
 
     def _file(self, folder: str, name: Name, suffix: str) -> Path:
         pool_id, worker_id = name
-        return self._path / folder / _file_name("pool", pool_id) / (_file_name("worker", worker_id) + suffix)
+        return self._path / folder / check_file_name("pool", pool_id) / (check_file_name("worker", worker_id) + suffix)
 
 
 def _write_ref(path: Path, ref: str | None) -> None:
@@ -177,10 +178,15 @@ def _acquire(lock: IO[bytes], path: Path) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _file_name(what: str, name: str) -> str:
-    """Return the name if it is a valid file name. Otherwise raises InvalidInput, since two names must never share a file."""
+def is_file_name(name: str) -> bool:
+    """Whether the name of a pool or worker can be the name of a file."""
     bad = name in {"", ".", ".."} or any(character in name for character in "/\\\0")
-    if bad or len(os.fsencode(name)) > _LONGEST_NAME_BYTES:
+    return not bad and len(os.fsencode(name)) <= _LONGEST_NAME_BYTES
+
+
+def check_file_name(what: str, name: str) -> str:
+    """Return the name if it is a valid file name. Otherwise raises InvalidInput, since two names must never share a file."""
+    if not is_file_name(name):
         raise InvalidInput(
             f"expected a {what} id that can be a file name (no slash, not '.' or '..', 1 to {_LONGEST_NAME_BYTES} bytes), "
             f"got {name!r}"

@@ -4,8 +4,8 @@ import asyncio
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -18,12 +18,13 @@ _TIMEOUT = 30.0  #: maximum seconds for one call of crontab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronPlace:
-    """The paths and the store's URL that a crontab line needs to run a trigger."""
+    """The paths, the store's URL and the environment variables that a crontab line needs to run a trigger."""
 
     file: Path  #: absolute path of triggers.yml
     folder: Path  #: working directory of the command; may contain drumbeat.toml
     state_dir: Path  #: holds logs of local workers and the log of cron's runs
     store: str | None  #: the store's URL, never with a password; None: use the settings in the folder
+    variables: Mapping[str, str] = field(default_factory=dict)  #: settings without secrets that no file has
     state_variable: str = "DRUMBEAT_STATE_DIR"
 
     @property
@@ -44,10 +45,11 @@ def _line(trigger: Trigger, place: CronPlace) -> str:
         )
     store = () if place.store is None else ("--store", place.store)
     fire = (sys.executable, "-m", "drumbeat", "trigger", "fire", trigger.name, "--file", str(place.file), *store)
-    where = f"cd {shlex.quote(str(place.folder))} && {place.state_variable}={shlex.quote(str(place.state_dir))}"
-    command = f"{where} {shlex.join(fire)} >> {shlex.quote(str(place.log))} 2>&1"
+    variables = {**place.variables, place.state_variable: str(place.state_dir)}
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    command = f"cd {shlex.quote(str(place.folder))} && {settings} {shlex.join(fire)} >> {shlex.quote(str(place.log))} 2>&1"
     if "\n" in command:
-        raise InvalidSettings(f"expected paths without line breaks, got {command!r}")
+        raise InvalidSettings(f"expected paths and settings without line breaks, got {command!r}")
     escaped = command.replace("%", r"\%")  # cron ends a command at an unescaped %
     return f"{trigger.schedule} {escaped} {_mark(place.file)}"
 

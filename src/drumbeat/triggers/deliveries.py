@@ -33,7 +33,10 @@ class WebhookAnswer:
 
 
 class Deliveries:
-    """Answers requests to a triggers file's webhooks. Deliveries are recorded in the store, so several processes can listen."""
+    """Answers requests to a triggers file's webhooks. Deliveries are recorded in the store, so several processes can listen.
+
+    The secret of a webhook is read when the webhook is called, so that a missing one affects no other webhook.
+    """
 
     def __init__(
         self,
@@ -44,21 +47,26 @@ class Deliveries:
         environment: Mapping[str, str],
         owner: str,
     ) -> None:
-        """Read the secret of each webhook. Raises InvalidSettings if one is missing from the environment or too short."""
+        """``environment`` has the secrets, each in the variable that its trigger names."""
         self._run = run
         self._clock = clock
         self._leases = leases
         self._owner = owner
-        listening = [each for each in triggers if each.secret_variable is not None]
-        self._secrets = {each.name: secret_of(each, environment) for each in listening}
-        self._triggers = {each.name: each for each in listening}
+        self._environment = environment
+        self._triggers = {each.name: each for each in triggers if each.secret_variable is not None}
 
     @property
     def paths(self) -> Sequence[str]:
         return [f"{PATH}{name}" for name in self._triggers]
 
+    def check_secrets(self) -> None:
+        """Raise InvalidSettings if the secret of a webhook is missing from the environment or too short."""
+        for trigger in self._triggers.values():
+            secret_of(trigger, self._environment)
+
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
-        """Check a request, run the beat it asks for, and return the response. For a bad request, returns an error response."""
+        """Check a request, run the beat it asks for, and return the response. For a bad request, returns an error response.
+        Raises InvalidSettings if this webhook's secret is missing or too short."""
         trigger = self._triggers.get(path.partition("?")[0].removeprefix(PATH)) if path.startswith(PATH) else None
         if trigger is None:
             await self._check_dummy(headers, body)
@@ -80,6 +88,13 @@ class Deliveries:
         with contextlib.suppress(RequestRefused):
             await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
+    async def _secret_of(self, trigger: Trigger, headers: Mapping[str, str], body: bytes) -> str:
+        try:
+            return secret_of(trigger, self._environment)
+        except InvalidSettings:
+            await self._check_dummy(headers, body)
+            raise
+
     async def _forget(self, noted: Sequence[Lease]) -> None:
         """Release the leases that mark a webhook request as seen, so that the request can be sent again."""
         for lease in noted:
@@ -93,7 +108,8 @@ class Deliveries:
             noted.extend([] if lease is None else [lease])
             return lease is None
 
-        delivery = await accept(headers, body, self._secrets[trigger.name], self._clock.now(), seen)
+        secret = await self._secret_of(trigger, headers, body)
+        delivery = await accept(headers, body, secret, self._clock.now(), seen)
         if delivery.repeated:
             return WebhookAnswer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": True})
         try:

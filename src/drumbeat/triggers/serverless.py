@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from drumbeat.core.cron import parse_schedule
+from drumbeat.core.cron import with_sunday_as_0
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.triggers.deliveries import Deliveries
@@ -94,7 +94,6 @@ def cron_job(
     """
     if trigger.schedule is None:
         raise InvalidInput(f"trigger {trigger.name} has no schedule, which a CronJob needs; add one to triggers.yml")
-    parse_schedule(trigger.schedule)
     name = kubernetes_name(trigger.name)
     store = {"name": "DRUMBEAT_STORE", "valueFrom": {"secretKeyRef": {"name": secret, "key": "DRUMBEAT_STORE"}}}
     reference = {"name": secret, "key": PASSWORD_VARIABLE, "optional": True}
@@ -108,7 +107,7 @@ def cron_job(
     pod = {"restartPolicy": "Never", "containers": [container]}
     job = {"backoffLimit": 0, "template": {"spec": pod}}
     spec = {
-        "schedule": trigger.schedule,
+        "schedule": with_sunday_as_0(trigger.schedule),
         "timeZone": trigger.timezone or "Etc/UTC",
         "concurrencyPolicy": "Allow",  # the pool's lease and max_workers prevent too many workers
         "successfulJobsHistoryLimit": 1,

@@ -15,6 +15,7 @@ import yaml
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.store.interface import Store
 from drumbeat.triggers import crontab
@@ -26,7 +27,7 @@ from drumbeat.triggers.in_loop import InLoop, in_loop
 from drumbeat.triggers.model import BeatKind, Firing, RunBeats, Trigger, TriggerType
 from drumbeat.triggers.scheduler import Scheduler, due_after
 from drumbeat.triggers.server import serve
-from drumbeat.triggers.serverless import answer_event, cron_job
+from drumbeat.triggers.serverless import answer_event, cron_job, kubernetes_name
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class TriggerEnvironment:
     for_children: Mapping[str, str]  #: environment variables for the checkers that are started
     public_variables: Mapping[str, str]  #: the part of ``for_children`` that is not secret, without the store's URL
     public_store: str | None  #: the store's URL, if it contains no password
+    store_in_file: bool  #: whether drumbeat.toml has the store's URL
+    shell_variables: Mapping[str, str]  #: settings of this shell that a process which cron starts lacks; no secrets
     state_dir: Path
     keep_due: KeepDue | None = None  #: watches pools for delayed jobs that come due, until cancelled
 
@@ -139,34 +142,37 @@ class TriggerService:
             yield beside
 
     async def install(self) -> Sequence[str]:
-        """Put cron triggers into the user's crontab and return the lines. Raises InvalidSettings if these show a password."""
-        folder = Path.cwd()
-        if self._environment.public_store is None and not (folder / "drumbeat.toml").exists():
-            raise InvalidSettings(
-                f'the store\'s URL contains a password, which must not appear in a crontab; write store = "URL" into '
-                f"{folder / 'drumbeat.toml'}, make the file readable only by you (chmod 600), and try again"
-            )
+        """Put cron triggers into the user's crontab and return the lines. Raises InvalidSettings if these would show a
+        password, or would need one that cron does not have."""
+        env, folder = self._environment, Path.cwd()
+        if problem := _password_problem(env, folder / "drumbeat.toml"):
+            raise InvalidSettings(problem)
         place = crontab.CronPlace(
-            file=self._file,
-            folder=folder,
-            state_dir=self._environment.state_dir,
-            store=self._environment.public_store,
+            file=self._file, folder=folder, state_dir=env.state_dir, store=env.public_store, variables=env.shell_variables
         )
         return await crontab.install(self.triggers, place)
 
-    async def remove(self) -> Sequence[str]:
-        """Remove this file's lines from the user's crontab. Returns the removed lines."""
-        return await crontab.remove(self._file)
-
     def manifest(self, name: str, image: str, secret: str) -> str:
-        """Return a Kubernetes CronJob for a trigger with a schedule, as YAML."""
+        """Return a Kubernetes CronJob for a trigger with a schedule, as YAML. Raises NotFound, InvalidInput; InvalidSettings
+        also if the CronJob of another trigger would have the same name, because one of them would replace the other."""
         trigger = self.get(name)
+        self._check_cron_job_name(name)
         job = cron_job(trigger, image, secret, _command(trigger.firing()), self._environment.public_variables)
         return yaml.safe_dump(job, sort_keys=False)
 
+    def _check_cron_job_name(self, name: str) -> None:
+        made = kubernetes_name(name)
+        for other in self.triggers:
+            if other.name != name and other.schedule is not None and kubernetes_name(other.name) == made:
+                raise InvalidSettings(
+                    f"expected triggers whose CronJobs have different names, got {made!r} for {name!r} and for {other.name!r}; "
+                    "rename one, in its first 43 lowercase letters and digits"
+                )
+
     async def serve(self, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-        """Run the schedules and listen for webhooks until ``stop`` is set."""
+        """Run the schedules and listen for webhooks until ``stop`` is set. Raises InvalidSettings if a secret is missing."""
         deliveries = self._deliveries()
+        deliveries.check_secrets()
         async with serve(deliveries.answer, host, port) as (address, number), plain_task_group() as group:
             keeping = group.create_task(self.keep())
             ready(f"http://{address}:{number}")
@@ -200,7 +206,7 @@ class TriggerService:
         return await answer_event(event, self._run, self._deliveries())
 
     async def hear(self, name: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
-        """Answer a webhook request that another HTTP server received. Raises InvalidSettings if a secret is missing."""
+        """Answer a webhook request that another HTTP server received. Raises InvalidSettings if its secret is missing."""
         return await self._deliveries().answer("POST", f"{PATH}{name}", headers, body)
 
     def _deliveries(self) -> Deliveries:
@@ -216,6 +222,17 @@ class TriggerService:
             log=env.state_dir / "triggers" / f"{trigger.name}.log",
             state_dir=env.state_dir,
         )
+
+
+def _password_problem(env: TriggerEnvironment, file: Path) -> str | None:
+    """Return why a process that cron starts cannot open the store, and what to do; None if it can."""
+    advice = f'write store = "URL", with the password, into {file}, make the file readable only by you (chmod 600)'
+    if PASSWORD_VARIABLE in env.for_children:
+        unset = f"unset DRUMBEAT_STORE and {PASSWORD_VARIABLE}, and try again"
+        return f"the store's password is in {PASSWORD_VARIABLE}, which must not appear in a crontab; {advice}, {unset}"
+    if env.public_store is None and not env.store_in_file:
+        return f"the store's URL contains a password, which must not appear in a crontab; {advice}, and try again"
+    return None
 
 
 def _command(firing: Firing) -> Sequence[str]:

@@ -15,7 +15,9 @@ from drumbeat.adapters.flatmachines import (
     open_session,
 )
 from drumbeat.adapters.flatmachines.lazy_store import LazyStore
+from drumbeat.client import connect
 from drumbeat.core.job import JobId, JobStatus
+from drumbeat.pool.middleware import PushCall
 from servers.redis import RedisServer, Unavailable
 
 
@@ -91,3 +93,57 @@ async def test_the_folders_of_a_new_sqlite_store_are_for_this_user_alone(tmp_pat
         await place.store()
 
     assert [(tmp_path / each).stat().st_mode & 0o777 for each in ("new", "new/deep")] == [0o700, 0o700]
+
+
+class TaggingMiddleware:
+    """Adds a header to every pushed job."""
+
+    def before_push(self, push: PushCall) -> None:
+        for job in push.jobs:
+            job.headers["from"] = "here"
+
+
+tagging = TaggingMiddleware()
+
+
+@pytest.mark.parametrize("variables", [{}, {"DRUMBEAT_MIDDLEWARE": f"{__name__}:tagging"}, {"DRUMBEAT_LARGE": "PLACE"}])
+async def test_items_and_results_pass_through_the_plugins_of_the_settings(
+    url: str, variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.replace("PLACE", f"file://{tmp_path}/large"))
+    monkeypatch.setenv("DRUMBEAT_MAX_INLINE", "1KB")
+    values: list[Any] = [{"n": 1}, {"$drumbeat": {"headers": {}}, "value": 1}, {"text": "x" * 5000}]
+    async with DrumbeatWorkBackend(url) as work, connect(url) as db:
+        papers = work.pool("papers")
+        ids = [*[await papers.push(each) for each in values], *await db.pool("papers").push_many(values)]
+        for pushed in [*values, *values]:
+            item = await papers.claim("w1")
+            assert item is not None
+            assert item.data == pushed
+            await papers.complete(item.id, item.data)
+
+        assert [(await db.pool("papers").job(each)).payload for each in ids] == [*values, *values]
+        assert [await db.pool("papers").result(each, 5) for each in ids] == [*values, *values]
+    assert len([*tmp_path.glob("large/**/*.json")]) == (4 if "DRUMBEAT_LARGE" in variables else 0)
+
+
+async def test_items_of_a_paused_type_or_pool_are_neither_claimed_nor_counted(url: str) -> None:
+    async with DrumbeatWorkBackend(url) as work, connect(url) as db:
+        pool, papers = db.pool("papers"), work.pool("papers")
+        await pool.push("letter", type="mail")
+        await pool.push("call", type="sms")
+
+        await pool.pause(types=["mail"])
+        assert await papers.size() == 1
+        item = await papers.claim("w1")
+        assert item is not None
+        assert (item.data, await papers.size(), await papers.claim("w1")) == ("call", 0, None)
+
+        await pool.resume(types=["mail"])
+        await pool.pause()
+        assert (await papers.size(), await papers.claim("w1")) == (0, None)
+
+        await pool.resume()
+        assert await papers.size() == 1
+        assert await papers.claim("w1") is not None

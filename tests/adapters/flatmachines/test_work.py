@@ -238,3 +238,32 @@ async def test_a_backend_opens_the_store_at_a_url_and_makes_its_folder(tmp_path:
         item = await work.pool("papers").claim("w1")
         assert item is not None
         assert item.id == item_id
+
+
+async def test_an_item_whose_large_payload_is_lost_is_poisoned_and_the_next_one_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRUMBEAT_LARGE", f"file://{tmp_path}/large")
+    async with DrumbeatWorkBackend(f"sqlite:///{tmp_path}/jobs.db") as work:
+        lost, kept = [await work.pool("papers").push(each) for each in ("x" * 100_000, "small")]
+        for file in tmp_path.glob("large/**/*.json"):
+            file.unlink()
+
+        item = await work.pool("papers").claim("w1")
+
+        assert item is not None
+        assert item.id == kept
+        job = await (await work.place.store()).jobs.get(JobId(lost))
+        assert (job.status, "it was deleted" in str(job.last_error)) == (JobStatus.POISONED, True), job.last_error
+
+
+async def test_an_item_or_result_that_is_not_json_is_refused(papers: DrumbeatWorkPool) -> None:
+    with pytest.raises(InvalidInput, match="expected item to be JSON"):
+        await papers.push(object())
+    item_id = await papers.push("text")
+    await papers.claim("w1")
+
+    with pytest.raises(InvalidInput, match="expected result to be JSON"):
+        await papers.complete(item_id, object())
+
+    await papers.fail(item_id, "no result")

@@ -1,6 +1,7 @@
 """A store that is opened when it is first used."""
 
 import asyncio
+import os
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import AlreadyExists, InvalidSettings
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
-from drumbeat.settings import Settings, absolute
+from drumbeat.settings import Settings, absolute, load_settings
 from drumbeat.store.interface import PoolChange, Store
 
 
@@ -23,9 +24,10 @@ class LazyStore:
     """
 
     def __init__(self, where: str | Store, settings: Settings | None = None, clock: Clock | None = None) -> None:
+        """Without ``settings``, those of the environment and of drumbeat.toml are used. Raises InvalidSettings."""
         self._given = None if isinstance(where, str) else where
         url = absolute(where) if isinstance(where, str) else "memory:"
-        self._settings = replace(settings or Settings(), store=url)
+        self._settings = replace(settings or load_settings(os.environ), store=url)
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
         self._plane: ControlPlane | None = None

@@ -1,19 +1,22 @@
 """FlatMachines' WorkBackend and WorkPool on Drumbeat's job queue, which refuses results of outdated claims."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from flatmachines import WorkItem
 
 from drumbeat.adapters.flatmachines.lazy_store import LazyStore
+from drumbeat.composition.plugins import as_json, claimable_types
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import NO_BACKOFF, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.pool.model import paused_types
 from drumbeat.store.interface import ClaimRequest, Store
 
 log = logging.getLogger(__name__)
@@ -24,10 +27,14 @@ MOST = 1_000_000  #: ``size`` counts up to this many items
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineClaim:
-    """A claim that this process made: the holder (worker), and the token that proves the claim."""
+    """A claim that this process made: the holder (worker), and the claimed job, whose token proves the claim."""
 
     holder: Holder
-    token: Token
+    job: Job  #: without its payload
+
+    @property
+    def token(self) -> Token:
+        return self.job.token
 
     @property
     def worker_id(self) -> WorkerId:
@@ -94,42 +101,74 @@ class DrumbeatWorkPool:
     async def push(self, item: Any, options: dict[str, Any] | None = None) -> str:
         """Push an item and return its id. The item is poisoned after ``max_retries`` failures, or after that many lost workers.
 
-        With the option ``item_id``, pushing the same id again adds nothing.
+        With the option ``item_id``, pushing the same id again adds nothing. Raises InvalidInput for an item that is not JSON.
         """
-        given = options or {}
+        given, plugins = options or {}, (await self._place.plane()).plugins
         retries, chosen = _max_retries(given), given.get("item_id")
         job = NewJob(
-            payload=item,
+            payload=as_json(item, "item", plugins.most_bytes),
             job_id=None if chosen is None else JobId(str(chosen)),
             max_attempts=retries,
             max_crashes=retries,
             backoff=NO_BACKOFF,
         )
         store, pool_id = await self._store(), await self._place.pool(self.name)
-        return (await store.queue.push(pool_id, [job]))[0]
+        return (await plugins.push(pool_id, [job], partial(store.queue.push, pool_id)))[0]
 
     async def claim(self, worker_id: str) -> WorkItem | None:
-        """Claim the next item for this worker; None if there is no item that it can claim."""
+        """Claim the next item for this worker; None if there is no item that it can claim.
+
+        An item whose large payload is lost is poisoned. Raises LargeUnavailable if a large payload cannot be read now; then the
+        item returns to the queue."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         holder = self._backend.holder(pool_id, worker_id)
-        claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True)
-        claimed = await store.queue.claim(claiming)
-        return self._item(claimed[0]) if claimed else None
+        types = await self._claimable_types(store, pool_id)
+        if types is None:
+            return None
+        claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True, types=types)
+        while claimed := await store.queue.claim(claiming):
+            if opened := await self._opened(claimed, holder):
+                return self._item(opened[0])
+        return None
+
+    async def _opened(self, claimed: Sequence[Job], holder: Holder) -> Sequence[Job]:
+        """Return claimed jobs with their payloads as they were pushed. A job whose payload is lost is poisoned and left out."""
+        settle = partial((await self._store()).queue.settle, holder)
+
+        async def poison(job: Job, error: str) -> None:
+            await settle([JobOutcome(token=job.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)])
+
+        return await (await self._place.plane()).plugins.opened_claims(claimed, poison, settle)
 
     async def complete(self, item_id: str, result: Any | None = None) -> None:
-        await self._settle(item_id, AttemptOutcome.DONE, result=result)
+        """Mark an item as done. Raises InvalidInput for a result that is not JSON; the item is then still claimed."""
+        plugins, claim = (await self._place.plane()).plugins, self._claim_of(item_id)
+        await self._settle(claim, AttemptOutcome.DONE, result=await plugins.sealed_result(claim.job, result))
 
     async def fail(self, item_id: str, error: str | None = None) -> None:
-        await self._settle(item_id, AttemptOutcome.FAILED, error=error or "failed without an error message")
+        await self._settle(self._claim_of(item_id), AttemptOutcome.FAILED, error=error or "failed without an error message")
 
     async def release(self, item_id: str) -> None:
         """Return an unfinished item to the queue; this does not count as an attempt."""
-        await self._settle(item_id, AttemptOutcome.RELEASED)
+        await self._settle(self._claim_of(item_id), AttemptOutcome.RELEASED)
 
     async def size(self) -> int:
-        """Count the items that can be claimed now."""
+        """Count the items that can be claimed now: none if the pool is paused, and none of a paused type."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
-        return await store.jobs.size(pool_id, MOST)
+        types = await self._claimable_types(store, pool_id)
+        if types is None:
+            return 0
+        if not types:
+            return await store.jobs.size(pool_id, MOST)
+        ready = await store.jobs.by_type(pool_id, MOST)
+        return sum(ready.get(kind, 0) for kind in types)
+
+    async def _claimable_types(self, store: Store, pool_id: PoolId) -> tuple[str, ...] | None:
+        """Return the types of the items to claim, without paused types; empty: every type. None if no item can be claimed."""
+        row = await store.pools.find(pool_id)
+        if row is None or (row.paused_until is not None and row.paused_until > await store.now()):
+            return None
+        return await claimable_types(store.jobs, pool_id, (), paused_types(row.policy))
 
     async def release_by_worker(self, worker_id: str) -> int:
         """Return all items of a lost worker to their queues, also those of other pools. Returns how many.
@@ -145,22 +184,28 @@ class DrumbeatWorkPool:
             holders, charge = {unregistered, row.holder}, row.is_live or row.has_crashed
         return await self._backend.release(holders, charge=charge)
 
-    async def _settle(self, item_id: str, outcome: AttemptOutcome, *, result: Any = None, error: str | None = None) -> None:
+    def _claim_of(self, item_id: str) -> MachineClaim:
         claim = self._claims.of_job(item_id)
         if claim is None:
             raise _refusal(
                 f"this process has no claim on item {item_id} of pool {self.name}: never claimed, or outcome already reported"
             )
+        return claim
+
+    async def _settle(
+        self, claim: MachineClaim, outcome: AttemptOutcome, *, result: Any = None, error: str | None = None
+    ) -> None:
         job_outcome = JobOutcome(token=claim.token, outcome=outcome, result=result, error=error)
         settled = await (await self._store()).queue.settle(claim.holder, [job_outcome])
         self._claims.forget(claim)
         if settled.stale:
-            raise _refusal(f"item {item_id} of pool {self.name} was taken from {claim.worker_id}; outcome {outcome} is refused")
+            job_id = claim.token.job_id
+            raise _refusal(f"item {job_id} of pool {self.name} was taken from {claim.worker_id}; outcome {outcome} is refused")
 
     def _item(self, job: Job) -> WorkItem:
         if job.holder is None:
             raise ValueError(f"expected the store to return claimed job {job.job_id} with its holder, got no holder")
-        claim = MachineClaim(holder=job.holder, token=job.token)
+        claim = MachineClaim(holder=job.holder, job=replace(job, payload=None))
         self._claims.keep(claim)
         return WorkItem(
             id=ClaimedId(claim),

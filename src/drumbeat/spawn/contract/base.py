@@ -173,6 +173,9 @@ class SpawnerContract(Watching):
         await spawner.drain(POOL, UNKNOWN)
         await spawner.terminate(POOL, UNKNOWN)
         await spawner.terminate(PoolId("contract-unknown-pool"), ANN)
+        for impossible in (WorkerId("a/b c"), WorkerId(".."), WorkerId("w" * 300)):
+            await spawner.drain(POOL, impossible)
+            await spawner.terminate(POOL, impossible)
 
         assert [one.worker_id for one in await spawner.list(POOL)] == [ANN]
         assert alive(await spawner.list(POOL)) == [ANN]

@@ -104,7 +104,7 @@ async def _deliver(state: AppState, name: str, request: Request) -> Response | D
     try:
         answer = await state.triggers.hear(name, dict(request.headers), await request.body())
     except InvalidSettings as exc:
-        log.error("cannot accept webhooks: %s", exc)
+        log.error("cannot accept a request to the webhook %s: %s", name, exc)
         return problem(401, _NOT_SIGNED)
     if answer.status in (401, 404):
         return problem(401, _NOT_SIGNED)
