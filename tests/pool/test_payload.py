@@ -3,8 +3,11 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import IntEnum
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -18,6 +21,14 @@ from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, changed_h
 from pool.examples import Paper
 
 flat = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+
+
+class SubText(str):
+    """Text of a class of its own, such as Django's SafeString."""
+
+
+class Grade(IntEnum):
+    GOOD = 1
 
 
 @dataclass
@@ -57,6 +68,27 @@ def test_what_can_be_json_is_made_json(value: Any, written: Any) -> None:
 def test_what_cannot_be_json_is_refused_by_name(value: Any, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         as_json(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (np.float64(0.5), 0.5),
+        ({"a": [SubText("x"), Grade.GOOD]}, {"a": ["x", 1]}),
+        ({SubText("a"): 1}, {"a": 1}),
+        ({"a": {True: 1, None: 2}}, {"a": {"true": 1, "null": 2}}),
+        (
+            {"mean": np.float64(0.5), "when": datetime(2026, 1, 1, tzinfo=UTC)},
+            {"mean": 0.5, "when": "2026-01-01T00:00:00+00:00"},
+        ),
+        (Box(inside=SubText("ü")), {"inside": "ü"}),
+    ],
+)
+def test_what_only_looks_like_json_becomes_json_that_a_store_takes(value: Any, kept: Any) -> None:
+    made = as_json(value)
+
+    assert made == kept
+    assert msgspec.json.decode(msgspec.json.encode(made)) == kept
 
 
 @given(flat | st.dictionaries(st.text(max_size=20), flat, max_size=20))

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import Any
 
+import numpy as np
 import pytest
 
 from drumbeat import testing
@@ -17,6 +19,11 @@ from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.store import Store
 from pool.seen import POOL, name, seconds
 from pool.stage import Stage
+
+
+class SubText(str):
+    """Text of a class of its own, such as Django's SafeString."""
+
 
 CHANGES: dict[str, Callable[[Stage, Pool], Awaitable[object]]] = {
     "check": lambda stage, _: stage.checker.check(POOL, max_workers=3),
@@ -117,6 +124,18 @@ async def test_names_may_come_in_any_kind_of_list() -> None:
     await stage.push(1, capability="gpu", type="ocr")
 
     assert await desk.claim(capabilities={"gpu"}, types=(each for each in ["ocr", "scan"]))
+
+
+async def test_subclasses_of_plain_types_are_stored_as_the_plain_types(any_pool: Pool) -> None:
+    odd: dict[str, Any] = {"title": SubText("x"), "rows": [{"score": np.float64(0.5)}]}
+    job_id = await any_pool.push(odd, type=SubText("mail"), group=SubText("g"), unique_key=SubText("u"))
+    job = await any_pool.claim(types=[SubText("mail")])
+    assert job is not None
+
+    await any_pool.complete(job, np.float64(0.5))
+
+    assert (job.payload, job.type, job.group) == ({"title": "x", "rows": [{"score": 0.5}]}, "mail", "g")
+    assert await any_pool.result(job_id) == 0.5
 
 
 @pytest.mark.parametrize("limit", [1, 5])

@@ -89,7 +89,7 @@ def _text(value: Any) -> str:
     written = value.encode()
     if b"\0" in written or len(written) > MOST_TEXT_BYTES:
         raise ValueError(value)
-    return value
+    return str.__str__(value)  # a store may refuse a subclass of str, such as Django's SafeString
 
 
 def _maybe(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:

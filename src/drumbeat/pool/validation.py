@@ -113,7 +113,7 @@ def _share(value: Any) -> float:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
-    return value
+    return str.__str__(value)  # a store may refuse a subclass of str, such as Django's SafeString
 
 
 def _some_text(value: Any) -> str:
