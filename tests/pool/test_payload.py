@@ -197,6 +197,7 @@ def test_a_plan_is_kept_in_a_pools_policy_and_read_back() -> None:
         ({"handlers": {"a": "nowhere"}}, "expected module:function"),
         ({"handlers": ["m:f"]}, "expected handlers to be an object"),
         ({"lease": 0}, "expected lease to be above 0"),
+        ({"prefetch": -5}, "expected prefetch to be 0 or more, got -5"),
     ],
 )
 def test_a_wrong_policy_names_the_pool_and_the_key(policy: dict[str, Any], says: str) -> None:

@@ -15,8 +15,9 @@ from drumbeat.core.job import Job
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool as pool_row
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.pool.service import FOREVER, Pool
-from drumbeat.pool.worker.options import Mode, WorkPlan
+from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan
 from drumbeat.store import Store
+from drumbeat.store.interface import PoolChange
 from pool.seen import POOL, name, seconds
 from pool.stage import Stage
 
@@ -87,6 +88,63 @@ async def test_an_update_of_what_is_no_setting_is_refused() -> None:
         await desk.update(concurency=4)
     with pytest.raises(InvalidInput, match="max_workers: expected a whole number"):
         await desk.update(max_workers=-1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"mode": "bogus"}, "expected mode to be one of once, drain, loop, got 'bogus'"),
+        ({"executor": 5}, "expected executor to be one of async, threads, processes, got 5"),
+        ({"capabilities": "gpu"}, "expected capabilities to be a list of names, got 'gpu'"),
+        ({"middleware": [5]}, r"expected middleware to be a list of module:object, got \[5\]"),
+        ({"concurrency": 2.5}, "expected concurrency to be a whole number, got 2.5"),
+        ({"concurrency": "2"}, "expected concurrency to be a whole number, got '2'"),
+        ({"concurrency": None}, "expected concurrency to be a whole number, got None"),
+        ({"max_jobs": "5"}, "expected max_jobs to be a whole number, got '5'"),
+        ({"prefetch": -5}, "expected prefetch to be 0 or more, got -5"),
+        ({"lease": 30}, "expected lease to be a timedelta, got 30"),
+        ({"timeout": "30"}, "expected timeout to be a timedelta, got '30'"),
+        ({"gather": seconds(-1)}, "expected gather to be 0 or more, got -1 s"),
+        ({"handlers": "work:f"}, "expected handlers by type, such as {'': 'module:function'}, got 'work:f'"),
+        ({"handlers": {"": 5}}, "expected module:function or .*; got 5"),
+        ({"remove_handlers": "mail"}, "remove_handlers: expected a list of names, .*, got 'mail'"),
+        ({"heartbeat": 3}, "expected heartbeat to be a timedelta, got 3"),
+    ],
+)
+async def test_an_update_with_a_wrong_value_is_refused_and_changes_nothing(changes: dict[str, Any], says: str) -> None:
+    stage = await Stage().open()
+    desk = Pool(stage.store, stage.clock, POOL, "me")
+    before = await desk.get()
+
+    with pytest.raises(InvalidInput, match=f"^{says}"):
+        await desk.update(**changes)
+
+    assert await desk.get() == before
+
+
+async def test_an_update_mends_a_wrong_setting_that_is_stored() -> None:
+    stage = await Stage().open()
+    desk = Pool(stage.store, stage.clock, POOL, "me")
+    await stage.store.pools.change(
+        POOL, PoolChange(policy={"mode": "bogus", "prefetch": -5, "handlers": {"": "nowhere", "mail": "work:f"}})
+    )
+    with pytest.raises(InvalidInput, match="invalid policy of pool papers"):
+        await desk.plan()
+
+    await desk.update(mode="loop")
+    await desk.update(prefetch=None)
+    await desk.update(handlers={"": "work:g"})
+
+    assert await desk.plan() == WorkPlan(mode=Mode.LOOP, handlers={"": "work:g", "mail": "work:f"})
+
+
+async def test_names_of_an_update_may_come_in_any_kind_of_list() -> None:
+    stage = await Stage().open()
+    desk = Pool(stage.store, stage.clock, POOL, "me")
+
+    await desk.update(capabilities={"gpu"}, middleware=["work:hooks"], executor="threads")
+
+    assert await desk.plan() == WorkPlan(capabilities=("gpu",), middleware=("work:hooks",), executor=ExecutorKind.THREADS)
 
 
 @pytest.mark.parametrize("odd", ODD)

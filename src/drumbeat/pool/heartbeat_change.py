@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from drumbeat.core.errors import Refused
+from drumbeat.core.errors import InvalidInput, Refused
+from drumbeat.core.plain import short_repr
 from drumbeat.core.pool import PoolRow, Thresholds, with_heartbeat
 from drumbeat.store.interface import Store
 
@@ -10,10 +11,12 @@ from drumbeat.store.interface import Store
 async def changed_heartbeat(store: Store, pool: PoolRow, every: timedelta | None) -> Thresholds | None:
     """Return the pool's time limits for a new heartbeat interval; None if ``every`` is None.
 
-    Raises Refused if live workers would then seem silent.
+    Raises InvalidInput, and Refused if live workers would then seem silent.
     """
     if every is None:
         return None
+    if not isinstance(every, timedelta):
+        raise InvalidInput(f"expected heartbeat to be a timedelta, got {short_repr(every)}")
     changed, before = with_heartbeat(pool.thresholds, every), pool.thresholds.heartbeat_every
     live = await store.workers.list(pool.pool_id, live=True)
     if live and changed.stale_after <= before:

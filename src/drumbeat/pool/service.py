@@ -1,18 +1,17 @@
 """The methods of a pool of jobs (push, claim, complete, cancel, pause …), for the client, the commands and the adapters."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
-from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, ResultExpired, StaleWrite
+from drumbeat.core.errors import AlreadyExists, JobEnded, NotFound, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.job_step import JobStep
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool
-from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
+from drumbeat.core.retention import USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.engine_change import check_engine_change
 from drumbeat.pool.heartbeat_change import changed_heartbeat
@@ -24,6 +23,7 @@ from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.result_ttl import RESULT_TTL, check_result_ttl, without_expired
+from drumbeat.pool.settings import checked_settings, new_handlers
 from drumbeat.pool.status import PoolStatus as PoolStatus
 from drumbeat.pool.validation import (
     check_count,
@@ -35,7 +35,7 @@ from drumbeat.pool.validation import (
     job_filters,
     names,
 )
-from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
+from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, parse_handlers, plan_of
 from drumbeat.pool.workflows import PoolWorkflows
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
 
@@ -117,23 +117,13 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         Raises NotFound, InvalidInput, InvalidSettings; Refused for a heartbeat so short that live workers would seem silent,
         and for a new ``engine`` while workers of the old one might run.
         """
-        row, by_hand = await self.get(), list[str]()
+        row, given, by_hand = await self.get(), changes, list[str]()
         await check_engine_change(self._store, row, engine)
-        given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
-        more: dict[str, Any] = {name: check_count(name, value) for name, value in changes.items() if name == "max_workers"}
-        if IN_POLICY in changes:
-            retention_of(replace(row, policy={IN_POLICY: changes[IN_POLICY]}), USUAL)
-            more[IN_POLICY] = changes[IN_POLICY]
-        if RESULT_TTL in changes:
-            more[RESULT_TTL] = check_result_ttl(changes[RESULT_TTL])
-        if unknown := sorted(changes.keys() - given.keys() - more.keys()):
-            known = ", ".join([*PLAN_FIELDS, "max_workers", "engine", IN_POLICY, RESULT_TTL])
-            raise InvalidInput(f"a pool has no setting {unknown[0]!r}; expected one of {known}")
         if handlers or remove_handlers:
             added = parse_handlers(handlers or {})
-            given["handlers"] = changed_handlers(plan_of(row).handlers, added, remove_handlers)
+            given = changes | {"handlers": new_handlers(row, added, remove_handlers)}
             by_hand = task_handler_fields([*added, *remove_handlers])
-        policy = replace(plan_of(row), **given).to_json(given) | more | await self._engine_settings(engine)
+        policy = checked_settings(row, given) | await self._engine_settings(engine)
         expected = {"handlers": row.policy.get("handlers")} if handlers or remove_handlers else {}
         try:
             return await self._change(policy, by_hand, row, await changed_heartbeat(self._store, row, heartbeat), expected)
