@@ -122,6 +122,31 @@ async def test_an_update_with_a_wrong_value_is_refused_and_changes_nothing(chang
     assert await desk.get() == before
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"max_workers": -1}, "max_workers: expected a whole number from 0 to"),
+        ({"resultttl": 5}, "a pool has no setting 'resultttl'; expected one of .* result_ttl$"),
+        ({"heartbeat": seconds(3)}, "a pool has no setting 'heartbeat'; .*; to change the heartbeat of a pool, use update"),
+        ({"concurrency": 2.5}, "expected concurrency to be a whole number, got 2.5"),
+        ({"timeout": 30}, "expected timeout to be a timedelta, got 30"),
+        ({"result_ttl": 0}, "expected result_ttl to be above 0"),
+    ],
+)
+async def test_a_pool_is_not_created_with_a_wrong_setting(any_pool: Pool, settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{says}"):
+        await any_pool.create(**settings)
+    with pytest.raises(NotFound):
+        await any_pool.get()
+    made = await any_pool.create(timeout=seconds(30), retention="jobs=7d")
+
+    with pytest.raises(InvalidInput, match=f"^{says}"):
+        await any_pool.create(exist_ok=True, **settings)
+
+    assert await any_pool.get() == made
+    assert (await any_pool.plan()).timeout == seconds(30)
+
+
 async def test_an_update_mends_a_wrong_setting_that_is_stored() -> None:
     stage = await Stage().open()
     desk = Pool(stage.store, stage.clock, POOL, "me")

@@ -1,6 +1,7 @@
 """The methods of a pool of jobs (push, claim, complete, cancel, pause …), for the client, the commands and the adapters."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from drumbeat.core.errors import AlreadyExists, JobEnded, NotFound, ResultExpire
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.job_step import JobStep
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool
-from drumbeat.core.retention import USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.engine_change import check_engine_change
 from drumbeat.pool.heartbeat_change import changed_heartbeat
@@ -22,7 +22,7 @@ from drumbeat.pool.own_transaction import OwnTransactionMethods, not_renewed, st
 from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
-from drumbeat.pool.result_ttl import RESULT_TTL, check_result_ttl, without_expired
+from drumbeat.pool.result_ttl import without_expired
 from drumbeat.pool.settings import checked_settings, new_handlers
 from drumbeat.pool.status import PoolStatus as PoolStatus
 from drumbeat.pool.validation import (
@@ -86,14 +86,13 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
 
         The plan replaces the whole plan of an existing pool, defaults included; to change single fields, use ``update``.
         ``engine`` runs the pool's workers; with several (``a,b``), the first is preferred.
-        Raises InvalidSettings for an invalid ``retention`` or ``engine``.
+        Raises InvalidInput for an unknown or invalid setting, and InvalidSettings for an invalid ``retention`` or ``engine``.
         """
-        policy |= {RESULT_TTL: check_result_ttl(policy[RESULT_TTL])} if RESULT_TTL in policy else {}
-        settings = {**(plan.to_json() if plan else {}), **policy, **await self._engine_settings(engine)}
-        retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
+        row = pool(self.pool_id, PoolKind.JOBS, thresholds)
+        settings = (plan.to_json() if plan else {}) | checked_settings(row, policy) | await self._engine_settings(engine)
         await self._plugins.prepare()
         try:
-            return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **settings))
+            return await self._store.pools.create(replace(row, policy=settings))
         except AlreadyExists:
             if not exist_ok:
                 raise
