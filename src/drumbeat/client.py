@@ -140,8 +140,8 @@ class Connection:
 
         ``plan`` takes fields of WorkPlan: ``mode``, ``concurrency``, … Raises NotFound, InvalidInput.
         """
-        work_plan = WorkPlan(**{"mode": Mode.DRAIN, **_parse_enums(plan)})
-        return await (await self._open()).work(name, work_plan, handlers=handlers_of(handler), signals=False)
+        fields: dict[str, Any] = {"mode": Mode.DRAIN, **plan}
+        return await (await self._open()).work(name, WorkPlan(**fields), handlers=handlers_of(handler), signals=False)
 
     async def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:
         """Record in a pool which ``module:function`` runs which type of job. The pool is created if it does not exist."""
@@ -206,16 +206,6 @@ class _LazyStore:
         except AttributeError:
             raise InvalidInput(f"expected a store that supports {self._path}, got {store.traits.name}") from None
         return await method(*given, **named)
-
-
-def _parse_enums(plan: Mapping[str, Any]) -> dict[str, Any]:
-    kinds: Mapping[str, Callable[[Any], Any]] = {"mode": Mode, "executor": ExecutorKind}
-    try:
-        return {name: kinds[name](value) if name in kinds else value for name, value in plan.items()}
-    except ValueError as exc:
-        raise InvalidInput(
-            f"expected mode to be one of {', '.join(Mode)}, executor one of {', '.join(ExecutorKind)}: {exc}"
-        ) from exc
 
 
 class _Blocking:

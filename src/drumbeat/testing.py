@@ -17,7 +17,9 @@ from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutco
 from drumbeat.core.job_step import JobStep, NewStep
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.job_options import new_job
+from drumbeat.pool.model import paused_types
 from drumbeat.pool.own_transaction import stale_write
+from drumbeat.pool.paused_types import claimable_types
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.schedules.tick_pusher import TickPusher
 from drumbeat.pool.service import FOREVER, Pool
@@ -28,6 +30,7 @@ from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.steps import JobSuspended
 from drumbeat.store.interface import ClaimRequest, Store
 from drumbeat.store.memory import MemoryStore
+from drumbeat.tasks.handler_queue import pushing_to
 from drumbeat.tasks.immediate import ImmediateQueue
 from drumbeat.tasks.queue import queues
 from drumbeat.tasks.task import BoundCall
@@ -94,9 +97,9 @@ class TestPool(Pool):
         the task, of which ``options`` replace some."""
         if not isinstance(payload, BoundCall):
             return await super().push(payload, **options)
-        given = new_job(None, **options)
-        job = replace(payload.new_job(), **{name: getattr(given, name) for name in options})
-        return (await self.push_jobs([job]))[0]
+        job = payload.new_job()
+        given = new_job(None, **{"group": job.group, "after": job.after, **options})
+        return (await self.push_jobs([replace(job, **{name: getattr(given, name) for name in options})]))[0]
 
     async def push_due(self) -> None:
         """Push the jobs of the pool's schedules that are due by the clock of this pool, as workers do."""
@@ -112,9 +115,10 @@ class TestPool(Pool):
         """Run jobs one at a time, in order, until no job can be run any more. Returns every attempt.
 
         The clock is moved past everything that delays a job: a delay, a retry, a group's rate limit, a pause with an end.
-        Jobs stay if they can never be claimed: if the pool is paused without an end, if they need a capability that is not in
-        ``capabilities``, if no handler takes their type, or if they wait for an event without a timeout. The clock stands still
-        while a handler runs, so a job times out only if its handler moves the clock.
+        Tasks that a handler pushes go to the store of this pool, each to its own pool.
+        Jobs stay if they can never be claimed: if the pool is paused without an end, if their type is paused or no handler
+        takes it, if they need a capability that is not in ``capabilities``, or if they wait for an event without a timeout.
+        The clock stands still while a handler runs, so a job times out only if its handler moves the clock.
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
         attempts = AttemptRunner(
@@ -139,19 +143,26 @@ class TestPool(Pool):
         return await self.store.jobs.parents(job_id)
 
     async def _run(self, attempts: AttemptRunner, job: Job) -> Ran:
-        verdict = await attempts.verdict(InFlightJob(job=job, token=job.token, claimed=self.clock.elapsed()))
+        held = InFlightJob(job=job, token=job.token, claimed=self.clock.elapsed())
+        with pushing_to(self.store, self._pool):
+            verdict = await attempts.verdict(held)
         await self.store.queue.settle(self._holder(_WORKER), [verdict])
         return _ran(job, verdict)
 
+    def _pool(self, name: str) -> Pool:
+        """Return another pool of the same store, for tasks that a handler pushes."""
+        return Pool(self.store, self.clock, name, "test", plugins=self._plugins)
+
     async def _next(self, attempts: AttemptRunner, capabilities: tuple[str, ...]) -> Job | None:
         """Claim the next job; if none is ready, move the clock until one is. Returns None if no job can ever be claimed."""
-        types = () if "" in attempts.handlers else tuple(attempts.handlers)
         claiming = ClaimRequest(
-            pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, alone=True, capabilities=capabilities, types=types
+            pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, alone=True, capabilities=capabilities
         )
+        handled = () if "" in attempts.handlers else tuple(attempts.handlers)
         waited = timedelta()
         while True:
-            if claimed := await self.store.queue.claim(claiming):
+            types = await claimable_types(self.store.jobs, self.pool_id, handled, paused_types((await self.get()).policy))
+            if types is not None and (claimed := await self.store.queue.claim(replace(claiming, types=types))):
                 return claimed[0]
             if (wait := await self._wait(waited)) is None:
                 return None
@@ -163,11 +174,11 @@ class TestPool(Pool):
 
         ``waited`` is how far the clock was moved since the last claim; it limits the wait for a group's rate limit.
         """
-        now = self.clock.now()
-        paused_until = (await self.store.pools.get(self.pool_id)).paused_until
-        if paused_until is not None and paused_until > now:
-            return paused_until - now if paused_until < FOREVER else None
-        pending = await self._pending()
+        now, row = self.clock.now(), await self.get()
+        if row.paused_until is not None and row.paused_until > now:
+            return row.paused_until - now if row.paused_until < FOREVER else None
+        paused = paused_types(row.policy)
+        pending = [job for job in await self._pending() if job.type not in paused]
         waits = [job.not_before - now for job in pending if job.not_before is not None and job.not_before > now]
         waits = [wait for wait in waits if wait < _ENDLESS]
         rates = {job.group_rate for job in pending if job.group_rate is not None}

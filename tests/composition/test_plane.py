@@ -71,7 +71,7 @@ CHANGES: Mapping[str, Callable[[ControlPlane], Awaitable[object]]] = {
 async def test_a_pause_in_the_midst_of_another_policy_stays(
     plane: ControlPlane, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = await plane.pool(POOL).create(workers=1, keep_idle=5, policy="queue_cover")
+    made = await plane.store.pools.create(pool(POOL, PoolKind.JOBS, workers=1, keep_idle=5, policy="queue_cover"))
     monkeypatch.setenv("MACHINES_TO_KEEP_IDLE", "2")
 
     async def overtaken(_: object) -> PoolRow:

@@ -10,7 +10,7 @@ import pytest
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, Refused
-from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbeat
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, pool, with_heartbeat
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import VARIABLES
@@ -303,7 +303,7 @@ async def test_an_environment_that_cannot_be_is_not_written(
 
 
 async def test_a_policy_that_cannot_be_any_more_is_mended(plane: ControlPlane) -> None:
-    await plane.pool(NAME).create(policy="lag_aware", provider="nope", every_seconds=0)
+    await plane.store.pools.create(pool(NAME, PoolKind.JOBS, policy="lag_aware", provider="nope", every_seconds=0))
 
     found = await plane.fleets.configure(NAME, {"provider": "local", "every": "30s"})
 

@@ -3,8 +3,11 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import IntEnum
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -12,12 +15,21 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, RateLimit
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.pool import payload
+from drumbeat.pool.envelope import LargeReference, seal
 from drumbeat.pool.job_options import job_from_line, new_job, new_jobs, one_job
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, changed_handlers, parse_handlers, plan_of
 from pool.examples import Paper
 
 flat = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+
+
+class SubText(str):
+    """Text of a class of its own, such as Django's SafeString."""
+
+
+class Grade(IntEnum):
+    GOOD = 1
 
 
 @dataclass
@@ -59,6 +71,27 @@ def test_what_cannot_be_json_is_refused_by_name(value: Any, says: str) -> None:
         as_json(value)
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (np.float64(0.5), 0.5),
+        ({"a": [SubText("x"), Grade.GOOD]}, {"a": ["x", 1]}),
+        ({SubText("a"): 1}, {"a": 1}),
+        ({"a": {True: 1, None: 2}}, {"a": {"true": 1, "null": 2}}),
+        (
+            {"mean": np.float64(0.5), "when": datetime(2026, 1, 1, tzinfo=UTC)},
+            {"mean": 0.5, "when": "2026-01-01T00:00:00+00:00"},
+        ),
+        (Box(inside=SubText("ü")), {"inside": "ü"}),
+    ],
+)
+def test_what_only_looks_like_json_becomes_json_that_a_store_takes(value: Any, kept: Any) -> None:
+    made = as_json(value)
+
+    assert made == kept
+    assert msgspec.json.decode(msgspec.json.encode(made)) == kept
+
+
 @given(flat | st.dictionaries(st.text(max_size=20), flat, max_size=20))
 def test_what_is_small_at_a_glance_is_no_bigger_than_that(value: Any) -> None:
     written = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -87,6 +120,7 @@ def test_options_are_read() -> None:
         run_at="2026-12-24T18:00:00",
         timeout=timedelta(minutes=1),
         backoff={"first": 5},
+        group="g",
         group_rate={"count": 3, "per": 60},
     )
 
@@ -134,6 +168,16 @@ def test_a_line_may_be_a_whole_job_as_it_was_listed() -> None:
     assert (job.payload, job.priority, job.job_id, job.type) == ({"n": 1}, 3, None, "")
 
 
+def test_a_line_with_a_reference_to_a_large_payload_is_refused() -> None:
+    reference = seal(None, {"trace": "1"}, LargeReference(key="k", size=2_000_000, sha256="0"))
+
+    with pytest.raises(
+        InvalidInput, match=r"got a reference to a payload of 2000000 bytes, .*drumbeat pool show POOL JOB --json"
+    ):
+        job_from_line({"payload": reference, "status": "done"})
+    assert job_from_line({"payload": {"$drumbeat": "my own"}}).payload == {"$drumbeat": "my own"}
+
+
 @pytest.mark.parametrize("line", [7, ["payload"], {"priority": 1}])
 def test_a_line_that_is_no_job_is_refused(line: Any) -> None:
     with pytest.raises(InvalidInput, match="expected a job as an object with the field payload"):
@@ -165,6 +209,7 @@ def test_a_plan_is_kept_in_a_pools_policy_and_read_back() -> None:
         ({"handlers": {"a": "nowhere"}}, "expected module:function"),
         ({"handlers": ["m:f"]}, "expected handlers to be an object"),
         ({"lease": 0}, "expected lease to be above 0"),
+        ({"prefetch": -5}, "expected prefetch to be 0 or more, got -5"),
     ],
 )
 def test_a_wrong_policy_names_the_pool_and_the_key(policy: dict[str, Any], says: str) -> None:

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
+import numpy as np
 import pytest
 
 from drumbeat import testing
@@ -13,10 +15,16 @@ from drumbeat.core.job import Job
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, pool as pool_row, with_heartbeat
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.pool.service import FOREVER, Pool
-from drumbeat.pool.worker.options import Mode, WorkPlan
+from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan
 from drumbeat.store import Store
+from drumbeat.store.interface import PoolChange
 from pool.seen import POOL, name, seconds
 from pool.stage import Stage
+
+
+class SubText(str):
+    """Text of a class of its own, such as Django's SafeString."""
+
 
 CHANGES: dict[str, Callable[[Stage, Pool], Awaitable[object]]] = {
     "check": lambda stage, _: stage.checker.check(POOL, max_workers=3),
@@ -88,6 +96,88 @@ async def test_an_update_of_what_is_no_setting_is_refused() -> None:
         await desk.update(max_workers=-1)
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"mode": "bogus"}, "expected mode to be one of once, drain, loop, got 'bogus'"),
+        ({"executor": 5}, "expected executor to be one of async, threads, processes, got 5"),
+        ({"capabilities": "gpu"}, "expected capabilities to be a list of names, got 'gpu'"),
+        ({"middleware": [5]}, r"expected middleware to be a list of module:object, got \[5\]"),
+        ({"concurrency": 2.5}, "expected concurrency to be a whole number, got 2.5"),
+        ({"concurrency": "2"}, "expected concurrency to be a whole number, got '2'"),
+        ({"concurrency": None}, "expected concurrency to be a whole number, got None"),
+        ({"max_jobs": "5"}, "expected max_jobs to be a whole number, got '5'"),
+        ({"prefetch": -5}, "expected prefetch to be 0 or more, got -5"),
+        ({"lease": 30}, "expected lease to be a timedelta, got 30"),
+        ({"timeout": "30"}, "expected timeout to be a timedelta, got '30'"),
+        ({"gather": seconds(-1)}, "expected gather to be 0 or more, got -1 s"),
+        ({"handlers": "work:f"}, "expected handlers by type, such as {'': 'module:function'}, got 'work:f'"),
+        ({"handlers": {"": 5}}, "expected module:function or .*; got 5"),
+        ({"remove_handlers": "mail"}, "remove_handlers: expected a list of names, .*, got 'mail'"),
+        ({"heartbeat": 3}, "expected heartbeat to be a timedelta, got 3"),
+    ],
+)
+async def test_an_update_with_a_wrong_value_is_refused_and_changes_nothing(changes: dict[str, Any], says: str) -> None:
+    stage = await Stage().open()
+    desk = Pool(stage.store, stage.clock, POOL, "me")
+    before = await desk.get()
+
+    with pytest.raises(InvalidInput, match=f"^{says}"):
+        await desk.update(**changes)
+
+    assert await desk.get() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"max_workers": -1}, "max_workers: expected a whole number from 0 to"),
+        ({"resultttl": 5}, "a pool has no setting 'resultttl'; expected one of .* result_ttl$"),
+        ({"heartbeat": seconds(3)}, "a pool has no setting 'heartbeat'; .*; to change the heartbeat of a pool, use update"),
+        ({"concurrency": 2.5}, "expected concurrency to be a whole number, got 2.5"),
+        ({"timeout": 30}, "expected timeout to be a timedelta, got 30"),
+        ({"result_ttl": 0}, "expected result_ttl to be above 0"),
+    ],
+)
+async def test_a_pool_is_not_created_with_a_wrong_setting(any_pool: Pool, settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{says}"):
+        await any_pool.create(**settings)
+    with pytest.raises(NotFound):
+        await any_pool.get()
+    made = await any_pool.create(timeout=seconds(30), retention="jobs=7d")
+
+    with pytest.raises(InvalidInput, match=f"^{says}"):
+        await any_pool.create(exist_ok=True, **settings)
+
+    assert await any_pool.get() == made
+    assert (await any_pool.plan()).timeout == seconds(30)
+
+
+async def test_an_update_mends_a_wrong_setting_that_is_stored() -> None:
+    stage = await Stage().open()
+    desk = Pool(stage.store, stage.clock, POOL, "me")
+    await stage.store.pools.change(
+        POOL, PoolChange(policy={"mode": "bogus", "prefetch": -5, "handlers": {"": "nowhere", "mail": "work:f"}})
+    )
+    with pytest.raises(InvalidInput, match="invalid policy of pool papers"):
+        await desk.plan()
+
+    await desk.update(mode="loop")
+    await desk.update(prefetch=None)
+    await desk.update(handlers={"": "work:g"})
+
+    assert await desk.plan() == WorkPlan(mode=Mode.LOOP, handlers={"": "work:g", "mail": "work:f"})
+
+
+async def test_names_of_an_update_may_come_in_any_kind_of_list() -> None:
+    stage = await Stage().open()
+    desk = Pool(stage.store, stage.clock, POOL, "me")
+
+    await desk.update(capabilities={"gpu"}, middleware=["work:hooks"], executor="threads")
+
+    assert await desk.plan() == WorkPlan(capabilities=("gpu",), middleware=("work:hooks",), executor=ExecutorKind.THREADS)
+
+
 @pytest.mark.parametrize("odd", ODD)
 async def test_what_cannot_be_used_is_refused_by_its_name_and_changes_nothing(odd: str) -> None:
     stage = await Stage().open()
@@ -123,6 +213,26 @@ async def test_names_may_come_in_any_kind_of_list() -> None:
     await stage.push(1, capability="gpu", type="ocr")
 
     assert await desk.claim(capabilities={"gpu"}, types=(each for each in ["ocr", "scan"]))
+
+
+async def test_subclasses_of_plain_types_are_stored_as_the_plain_types(any_pool: Pool) -> None:
+    odd: dict[str, Any] = {"title": SubText("x"), "rows": [{"score": np.float64(0.5)}]}
+    job_id = await any_pool.push(odd, type=SubText("mail"), group=SubText("g"), unique_key=SubText("u"))
+    job = await any_pool.claim(types=[SubText("mail")])
+    assert job is not None
+
+    await any_pool.complete(job, np.float64(0.5))
+
+    assert (job.payload, job.type, job.group) == ({"title": "x", "rows": [{"score": 0.5}]}, "mail", "g")
+    assert await any_pool.result(job_id) == 0.5
+
+
+async def test_a_filter_that_is_none_is_no_filter(any_pool: Pool) -> None:
+    ids = await any_pool.push_many([1, 2])
+
+    jobs = await any_pool.list(statuses=None, job_type=None, group=None, worker_id=None, holder=None, after=None, limit=None)
+
+    assert [job.job_id for job in jobs] == ids
 
 
 @pytest.mark.parametrize("limit", [1, 5])

@@ -8,6 +8,7 @@ from typing import Any
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AlikeJobs, Backoff, IfFailed, Job, JobId, NewJob, RateLimit
 from drumbeat.core.plain import short_repr
+from drumbeat.pool.envelope import open_envelope
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.store.job_ids import number_of
 
@@ -45,7 +46,18 @@ def _template(options: Mapping[str, Any]) -> NewJob:
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Check options and convert them to fields of NewJob. Raises InvalidInput that names the first invalid option."""
-    return {name: _read(name, value) for name, value in options.items()}
+    read = {name: _read(name, value) for name, value in options.items()}
+    if options.keys() & _IN_COMPANY and (useless := options_without_effect(options)):
+        missing, meaning = _IN_COMPANY[useless[0]]
+        raise InvalidInput(f"expected {missing} with {useless[0]}, {meaning}; got no {missing}")
+    return read
+
+
+def options_without_effect(options: Mapping[str, Any]) -> list[str]:
+    """Return the options that have no effect: limits of a group without ``group``, how to wait for jobs without ``after``."""
+    limits = ("group_limit", "group_rate") if options.get("group") is None else ()
+    flow = () if "after" in options else ("after_any", "if_failed")
+    return [name for name in (*limits, *flow) if options.get(name)]
 
 
 def check_unique_key(key: str) -> str:
@@ -60,11 +72,18 @@ def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
     """
     if not isinstance(line, Mapping) or "payload" not in line:
         raise InvalidInput(f"expected a job as an object with the field payload, got {str(line)[:80]!r}")
+    if (large := open_envelope(line["payload"]).large) is not None:
+        raise InvalidInput(
+            f"expected the payload of a job, got a reference to a payload of {large.size} bytes, as a list shows it; "
+            "read the payload with: drumbeat pool show POOL JOB --json"
+        )
     given = {name: value for name, value in line.items() if name not in _STORE_FIELDS and value is not None}
     if line.get("not_before") is not None and not given.keys() & {"run_at", "delay"}:
         given["run_at"] = line["not_before"]
     if number_of(str(given.get("job_id", ""))) is not None:
         del given["job_id"]
+    if "status" in line:  # the job was listed; a listed job has no parents' ids
+        given = {name: value for name, value in given.items() if name not in options_without_effect(given)}
     return new_job(given.pop("payload", None), most_bytes, **given)
 
 
@@ -89,7 +108,7 @@ def _text(value: Any) -> str:
     written = value.encode()
     if b"\0" in written or len(written) > MOST_TEXT_BYTES:
         raise ValueError(value)
-    return value
+    return str.__str__(value)  # a store may refuse a subclass of str, such as Django's SafeString
 
 
 def _maybe(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -189,7 +208,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "group": _maybe(_text),
     "group_limit": _maybe(_count),
     "group_rate": _maybe(_rate),
-    "capability": _maybe(_text),
+    "capability": lambda value: None if value is None else _text(value) or None,  # no worker has an empty capability
     "after": _parents,
     "after_any": _flag,
     "if_failed": lambda value: IfFailed(_text(value)),
@@ -209,4 +228,7 @@ _EXPECTED = {
     "after_any": "true or false",
     "if_failed": f"one of {', '.join(IfFailed)}",
 }
+_GROUP, _PARENTS = ("group", "which limits the jobs of a group"), ("after", "which is about the jobs to wait for")
+#: Options that need another option, with that option and the reason.
+_IN_COMPANY = {"group_limit": _GROUP, "group_rate": _GROUP, "after_any": _PARENTS, "if_failed": _PARENTS}
 _STORE_FIELDS = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}

@@ -32,7 +32,19 @@ def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
         _check_text(value, what, written)
     if len(written) > most // 4 and (size := len(written.encode("utf-8", "surrogatepass"))) > most:
         raise InvalidInput(_too_big(value, what, size, most))
-    return value
+    return value if _can_be_stored(value) else json.loads(written)
+
+
+def _can_be_stored(value: Any) -> bool:
+    """Whether the stores' encoder takes a value as it is. ``json.dumps`` also takes subclasses of str, int and float, such as
+    numpy.float64 and Django's SafeString, and keys that are None or booleans."""
+    import msgspec
+
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _check_text(value: Any, what: str, written: str) -> None:

@@ -7,11 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, ResultExpired, StaleWrite
+from drumbeat.core.errors import AlreadyExists, JobEnded, NotFound, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.job_step import JobStep
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool
-from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.engine_change import check_engine_change, engine_settings
 from drumbeat.pool.job_options import new_jobs, one_job
@@ -21,7 +20,8 @@ from drumbeat.pool.own_transaction import OwnTransactionMethods, not_renewed, st
 from drumbeat.pool.paused_types import ClaimableTypes
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
-from drumbeat.pool.result_ttl import RESULT_TTL, check_result_ttl, without_expired
+from drumbeat.pool.result_ttl import without_expired
+from drumbeat.pool.settings import checked_settings, new_handlers
 from drumbeat.pool.status import PoolStatus as PoolStatus
 from drumbeat.pool.validation import (
     check_count,
@@ -33,7 +33,7 @@ from drumbeat.pool.validation import (
     job_filters,
     names,
 )
-from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
+from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, parse_handlers, plan_of
 from drumbeat.pool.workflows import PoolWorkflows
 from drumbeat.runtime.heartbeat_change import changed_heartbeat, check_live_workers
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
@@ -86,14 +86,15 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
 
         The plan replaces the whole plan of an existing pool, defaults included; to change single fields, use ``update``.
         ``engine`` runs the pool's workers; with several (``a,b``), the first is preferred.
-        Raises InvalidSettings for an invalid ``retention`` or ``engine``.
+        Raises InvalidInput for an unknown or invalid setting, and InvalidSettings for an invalid ``retention`` or ``engine``.
         """
-        policy |= {RESULT_TTL: check_result_ttl(policy[RESULT_TTL])} if RESULT_TTL in policy else {}
-        settings = {**(plan.to_json() if plan else {}), **policy, **await engine_settings(engine, self._check_engine)}
-        retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
+        row = pool(self.pool_id, PoolKind.JOBS, thresholds)
+        settings = (
+            (plan.to_json() if plan else {}) | checked_settings(row, policy) | await engine_settings(engine, self._check_engine)
+        )
         await self._plugins.prepare()
         try:
-            return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **settings))
+            return await self._store.pools.create(replace(row, policy=settings))
         except AlreadyExists:
             if not exist_ok:
                 raise
@@ -118,23 +119,13 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         Raises NotFound, InvalidInput, InvalidSettings; Refused for a heartbeat so short that live workers would seem silent,
         and for a new ``engine`` while workers of the old one might run.
         """
-        row, by_hand = await self.get(), list[str]()
+        row, given, by_hand = await self.get(), changes, list[str]()
         await check_engine_change(self._store, row, engine)
-        given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
-        more: dict[str, Any] = {name: check_count(name, value) for name, value in changes.items() if name == "max_workers"}
-        if IN_POLICY in changes:
-            retention_of(replace(row, policy={IN_POLICY: changes[IN_POLICY]}), USUAL)
-            more[IN_POLICY] = changes[IN_POLICY]
-        if RESULT_TTL in changes:
-            more[RESULT_TTL] = check_result_ttl(changes[RESULT_TTL])
-        if unknown := sorted(changes.keys() - given.keys() - more.keys()):
-            known = ", ".join([*PLAN_FIELDS, "max_workers", "engine", IN_POLICY, RESULT_TTL])
-            raise InvalidInput(f"a pool has no setting {unknown[0]!r}; expected one of {known}")
         if handlers or remove_handlers:
             added = parse_handlers(handlers or {})
-            given["handlers"] = changed_handlers(plan_of(row).handlers, added, remove_handlers)
+            given = changes | {"handlers": new_handlers(row, added, remove_handlers)}
             by_hand = task_handler_fields([*added, *remove_handlers])
-        policy = replace(plan_of(row), **given).to_json(given) | more | await engine_settings(engine, self._check_engine)
+        policy = checked_settings(row, given) | await engine_settings(engine, self._check_engine)
         expected = {"handlers": row.policy.get("handlers")} if handlers or remove_handlers else {}
         try:
             return await self._change(policy, by_hand, row, await changed_heartbeat(self._store, row, heartbeat), expected)

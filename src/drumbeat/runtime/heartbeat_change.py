@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from drumbeat.core.errors import Refused
+from drumbeat.core.errors import InvalidInput, Refused
+from drumbeat.core.plain import short_repr
 from drumbeat.core.pool import PoolRow, Thresholds, with_heartbeat
 from drumbeat.store.interface import Store
 
@@ -10,10 +11,12 @@ from drumbeat.store.interface import Store
 async def changed_heartbeat(store: Store, pool: PoolRow, every: timedelta | None) -> Thresholds | None:
     """Return the pool's time limits for a new heartbeat interval; None if ``every`` is None.
 
-    Raises Refused if live workers would then seem silent.
+    Raises InvalidInput, and Refused if live workers would then seem silent.
     """
     if every is None:
         return None
+    if not isinstance(every, timedelta):
+        raise InvalidInput(f"expected heartbeat to be a timedelta, got {short_repr(every)}")
     changed = with_heartbeat(pool.thresholds, every)
     least = pool.thresholds.heartbeat_every / 2
     await check_live_workers(store, pool, changed, f", or choose a heartbeat above {least.total_seconds():g} s")

@@ -1,12 +1,13 @@
 """Settings of a worker of jobs: its handlers, how many jobs it runs at once, in which executor, and when it exits."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import short_repr
 from drumbeat.core.pool import PoolRow, Thresholds
 
 MOST_CONCURRENCY = 10_000
@@ -31,7 +32,10 @@ class ExecutorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkPlan:
-    """Settings of a worker: its handlers, and how it claims and runs jobs. Stored in the policy of its pool."""
+    """Settings of a worker: its handlers, and how it claims and runs jobs. Stored in the policy of its pool.
+
+    Raises InvalidInput that names the first invalid field.
+    """
 
     handlers: Mapping[str, str] = field(default_factory=dict)  #: handlers by job type; '': for every other type
     mode: Mode = Mode.DRAIN
@@ -47,14 +51,11 @@ class WorkPlan:
     gather: timedelta = timedelta(milliseconds=2)  #: how long to collect results before they are written together
 
     def __post_init__(self) -> None:
-        _at_least("concurrency", self.concurrency, 1, MOST_CONCURRENCY)
-        for name in ("max_jobs", "max_memory_mb"):
-            if getattr(self, name) is not None:
-                _at_least(name, getattr(self, name), 1)
-        for name in ("lease", "timeout"):
+        for name in PLAN_FIELDS:
             value = getattr(self, name)
-            if value is not None and value <= timedelta():
-                raise InvalidInput(f"expected {name} to be above 0, got {value.total_seconds():g} s")
+            if value is not None or name not in _OPTIONAL:
+                value = _check_least(name, _read(name, value, _FIELDS))
+                object.__setattr__(self, name, value)  # the class is frozen
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -80,15 +81,21 @@ def _json(value: Any) -> Any:
 def plan_of(pool: PoolRow) -> WorkPlan:
     """Read the work plan from a pool's policy; other fields of the policy are ignored. Raises InvalidInput."""
     try:
-        return WorkPlan(**{name: _read(name, value) for name, value in pool.policy.items() if name in _READERS})
+        return WorkPlan(**{name: _stored(name, value) for name, value in pool.policy.items() if name in _READERS})
     except InvalidInput as exc:
         raise InvalidInput(f"invalid policy of pool {pool.pool_id}: {exc}") from exc
 
 
-def parse_handlers(given: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, str]:
+def _stored(name: str, value: Any) -> Any:
+    return None if value is None and name in _OPTIONAL else _read(name, value, _READERS)
+
+
+def parse_handlers(given: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
     """Parse handlers given as ``SPEC`` (for every type) or ``TYPE=SPEC``. Returns them by type. Raises InvalidInput."""
     if isinstance(given, Mapping):
         return {kind: check_spec(spec) for kind, spec in given.items()}
+    if isinstance(given, str):
+        raise InvalidInput(f"expected handlers by type, such as {{'': 'module:function'}}, got {given!r}")
     found: dict[str, str] = {}
     for text in given:
         kind, spec = _split(text)
@@ -100,12 +107,12 @@ def parse_handlers(given: Mapping[str, str] | list[str] | tuple[str, ...]) -> di
     return found
 
 
-def check_spec(spec: str) -> str:
+def check_spec(spec: Any) -> str:
     """Return the handler's name if it has the form ``module:function`` or ``command:PROGRAM``. Raises InvalidInput."""
-    before, colon, after = spec.partition(":")
+    before, colon, after = spec.partition(":") if isinstance(spec, str) else ("", "", "")
     if not colon or not before.strip() or not after.strip():
         raise InvalidInput(f"{EXPECTED_HANDLER}; got {spec!r}")
-    return spec
+    return str(spec)
 
 
 def changed_handlers(current: Mapping[str, str], added: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
@@ -123,17 +130,25 @@ def _split(text: str) -> tuple[str, str]:
     return (kind.strip(), spec) if equals and ":" not in kind else ("", text)
 
 
-def _at_least(name: str, value: int, least: int, most: int | None = None) -> None:
-    if value < least or (most is not None and value > most):
-        limits = f"between {least} and {most}" if most else f"{least} or more"
-        raise InvalidInput(f"expected {name} to be {limits}, got {value}")
+def _check_least(name: str, value: Any) -> Any:
+    """Return a field's value. Raises InvalidInput if it is too small, or too large for the concurrency."""
+    if isinstance(value, timedelta) and (value < timedelta() or (not value and name in _OPTIONAL)):
+        limit = "above 0" if name in _OPTIONAL else "0 or more"
+        raise InvalidInput(f"expected {name} to be {limit}, got {value.total_seconds():g} s")
+    if name == "concurrency" and not 1 <= value <= MOST_CONCURRENCY:
+        raise InvalidInput(f"expected {name} to be between 1 and {MOST_CONCURRENCY}, got {value}")
+    least = 0 if name == "prefetch" else 1
+    if isinstance(value, int) and value < least:
+        raise InvalidInput(f"expected {name} to be {least} or more, got {value}")
+    return value
 
 
-def _read(name: str, value: Any) -> Any:
+def _read(name: str, value: Any, readers: Mapping[str, Callable[[Any], Any]]) -> Any:
     try:
-        return _READERS[name](value)
+        return readers[name](value)
     except (TypeError, ValueError, OverflowError) as exc:
-        raise InvalidInput(f"expected {name} to be {_EXPECTED.get(name, 'a number of seconds')}, got {value!r}") from exc
+        expected = _EXPECTED.get(name) or ("a number of seconds" if readers is _READERS else "a timedelta")
+        raise InvalidInput(f"expected {name} to be {expected}, got {short_repr(value)}") from exc
 
 
 def _seconds(value: Any) -> timedelta:
@@ -146,18 +161,26 @@ def _whole(value: Any) -> int:
     return int(value)
 
 
+def _duration(value: Any) -> timedelta:
+    if not isinstance(value, timedelta):
+        raise TypeError(value)
+    return value
+
+
 def _names(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+    names = () if isinstance(value, str) else tuple(value)
+    if isinstance(value, str) or not all(isinstance(each, str) for each in names):
         raise ValueError(value)
-    return tuple(value)
+    return names
 
 
 def _handlers(value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
         raise ValueError(value)
     return parse_handlers(value)
 
 
+#: How each field is read from the JSON of a pool's policy.
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "handlers": _handlers,
     "mode": Mode,
@@ -173,6 +196,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "gather": _seconds,
 }
 PLAN_FIELDS = tuple(_READERS)
+_FIELDS = {**_READERS, "lease": _duration, "timeout": _duration, "gather": _duration}  #: for values that are not read from JSON
+_OPTIONAL = frozenset({"lease", "timeout", "max_jobs", "max_memory_mb", "prefetch"})
 _EXPECTED = {
     "handlers": "an object of handlers by type",
     "mode": f"one of {', '.join(Mode)}",

@@ -84,9 +84,10 @@ class TaskFunction:
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any], most_bytes: int = MOST_BYTES) -> Any:
         """Return the payload of a job that makes this call. Raises InvalidInput, which names the parameter with a bad value."""
         self._check_shape(args, kwargs, "")
+        given = {"args": list(args), "kwargs": dict(kwargs)}
         try:
-            payload = as_json({"args": list(args), "kwargs": dict(kwargs)}, "arguments", most_bytes)
-            _check_keys(payload, "arguments")
+            payload = as_json(given, "arguments", most_bytes)
+            _check_keys(given, "arguments")
             return payload
         except InvalidInput as exc:
             raise self._with_parameter(args, kwargs, most_bytes, exc) from exc
@@ -142,7 +143,8 @@ class TaskFunction:
         """Return ``found`` (the error that a payload cannot be sent) with the name of the parameter that causes it."""
         for name, value in self.parameters.signature.bind(*args, **kwargs).arguments.items():
             try:
-                _check_keys(as_json(value, name, most_bytes), name)
+                as_json(value, name, most_bytes)
+                _check_keys(value, name)
             except InvalidInput as exc:
                 return InvalidInput(f"task {self.task_name}: {exc}")
         return InvalidInput(f"task {self.task_name}: {found}")
