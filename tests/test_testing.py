@@ -99,6 +99,10 @@ async def test_a_pool_that_never_empties_is_given_up() -> None:
             await papers.run_until_empty(again, most=5)
 
 
+@drumbeat.task(rate="10/m")
+def limited() -> None: ...
+
+
 @drumbeat.task(unique=True, max_attempts=2, name="send")
 def send(to: str, subject: str = "hello") -> str:
     if to == "nobody":
@@ -121,3 +125,10 @@ async def test_a_call_of_a_task_is_pushed_with_the_tasks_options() -> None:
         assert jobs.clock.now() - began == timedelta(hours=1)
         with pytest.raises(InvalidInput, match="unknown option 'prio'"):
             await jobs.push(send.bind("a@x"), prio=1)
+
+
+async def test_a_push_of_a_tasks_call_may_limit_the_tasks_own_group() -> None:
+    async with pool() as jobs:
+        job = await jobs.job(await jobs.push(limited.bind(), group_limit=2))
+
+        assert (job.group, job.group_limit) == (limited.task_name, 2)

@@ -94,9 +94,9 @@ class TestPool(Pool):
         the task, of which ``options`` replace some."""
         if not isinstance(payload, BoundCall):
             return await super().push(payload, **options)
-        given = new_job(None, **options)
-        job = replace(payload.new_job(), **{name: getattr(given, name) for name in options})
-        return (await self.push_jobs([job]))[0]
+        job = payload.new_job()
+        given = new_job(None, **{"group": job.group, "after": job.after, **options})
+        return (await self.push_jobs([replace(job, **{name: getattr(given, name) for name in options})]))[0]
 
     async def push_due(self) -> None:
         """Push the jobs of the pool's schedules that are due by the clock of this pool, as workers do."""

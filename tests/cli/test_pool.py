@@ -371,8 +371,11 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("push", "p", "1", "--at", "9999-12-31T23:59:59-12:00"), "expected run_at to be a datetime"),
         (("push", "p", ""), "expected JSON, got ''"),
         (("push", "p", "[" * 5000 + "]" * 5000), "expected JSON nested at most 100 deep, got more; flatten it"),
-        (("push", "p", "1", "--group-limit", "1"), "expected --group NAME, because --group-limit"),
-        (("push", "p", "1", "--group-rate", "10/1m"), "--group-limit and --group-rate are limits of a group"),
+        (
+            ("push", "p", "1", "--group-limit", "1"),
+            "expected group with group_limit, which limits the jobs of a group; got no group",
+        ),
+        (("push", "p", "1", "--group-rate", "10/1m"), "expected group with group_rate"),
         (
             ("push", "p", "1", "--group", "g", "--group-rate", "fast"),
             "expected --group-rate as a number and a time, such as 10/1m",

@@ -102,7 +102,11 @@ def test_a_change_of_a_pools_settings_keeps_its_schedules_and_does_not_print_the
         (("add", "mail", "x"), InvalidInput, "expected either cron or every, got neither"),
         (("add", "mail", "x", "{", "--every", "5s"), InvalidInput, "expected the payload in JSON"),
         (("add", "mail", "x", "--every", "soon"), InvalidInput, "expected a duration such as 200ms"),
-        (("add", "mail", "x", "--every", "5s", "--group-limit", "2"), InvalidInput, "expected --group NAME"),
+        (
+            ("add", "mail", "x", "--every", "5s", "--group-limit", "2"),
+            InvalidInput,
+            "expected group with group_limit, which limits the jobs of a group",
+        ),
         (("add", "mail", "s", "--every", "5s"), AlreadyExists, "already has a schedule 's'; change it with --update"),
         (("add", "a/b", "s", "--every", "5s"), InvalidInput, "no / or"),
         (("pause", "mail", "other"), NotFound, "has no schedule 'other'; it has: s"),

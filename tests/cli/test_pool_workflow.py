@@ -77,7 +77,11 @@ def test_a_subtree_is_cancelled_and_requeued(url: str) -> None:
     ("words", "error", "says"),
     [
         (("push", "p", "1", "--after", "nobody"), NotFound, "there is no job 'nobody' to wait for"),
-        (("push", "p", "1", "--after-any"), InvalidInput, "expected --after JOB"),
+        (
+            ("push", "p", "1", "--after-any"),
+            InvalidInput,
+            "expected after with after_any, which is about the jobs to wait for; got no after",
+        ),
         (("push", "p", "1", "--id", "x", "--after", "x"), InvalidInput, "circle, got x → x"),
         (("workflow", "nothing"), NotFound, "there is no workflow 'nothing'"),
         (("cancel", "p", "--workflow", "nothing"), NotFound, "there is no workflow 'nothing'"),

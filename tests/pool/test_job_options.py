@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.pool.job_options import new_job
+from drumbeat.pool.job_options import job_from_line, new_job, new_jobs, one_job
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,36 @@ from drumbeat.pool.job_options import new_job
 def test_an_option_that_makes_no_sense_is_refused_by_name(option: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match=option):
         new_job(1, **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"group_limit": 2}, "expected group with group_limit, which limits the jobs of a group; got no group"),
+        ({"group": None, "group_rate": {"count": 1, "per": 60}}, "expected group with group_rate"),
+        ({"after_any": True}, "expected after with after_any, which is about the jobs to wait for; got no after"),
+        ({"if_failed": "run"}, "expected after with if_failed"),
+    ],
+)
+def test_an_option_that_needs_another_one_is_refused_without_it(options: dict[str, Any], says: str) -> None:
+    for make in (new_job, one_job, lambda payload, **given: new_jobs([payload], **given)):
+        with pytest.raises(InvalidInput, match=f"^{says}"):
+            make(1, **options)
+    with pytest.raises(InvalidInput, match=f"^{says}"):
+        job_from_line({"payload": 1, **options})
+
+
+def test_options_that_ask_for_nothing_need_no_other_option() -> None:
+    assert new_job(1, group=None, group_limit=None, group_rate=None, after_any=False) == new_job(1)
+    assert new_job(1, after=[], after_any=True, if_failed="run").after_any
+
+
+def test_a_listed_job_is_read_without_the_parents_it_had() -> None:
+    job = job_from_line(
+        {"payload": 1, "status": "done", "after_any": True, "if_failed": "run", "group_limit": 2, "priority": 3}
+    )
+
+    assert job == new_job(1, priority=3)
 
 
 @pytest.mark.parametrize("option", ["type", "job_id", "unique_key", "group", "capability", "workflow_id"])

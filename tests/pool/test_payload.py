@@ -119,6 +119,7 @@ def test_options_are_read() -> None:
         run_at="2026-12-24T18:00:00",
         timeout=timedelta(minutes=1),
         backoff={"first": 5},
+        group="g",
         group_rate={"count": 3, "per": 60},
     )
 

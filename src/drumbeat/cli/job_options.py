@@ -1,6 +1,5 @@
 """Converts the options of commands that push jobs to the options of a job."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from drumbeat.cli.options import parse_age
@@ -24,15 +23,3 @@ def rate_option(text: str) -> dict[str, Any]:
     if not slash or not count.strip().isdigit():
         raise InvalidInput(f"expected --group-rate as a number and a time, such as 10/1m, got {text!r}")
     return {"count": int(count), "per": parse_age(per, "--group-rate")}
-
-
-def check_group(options: Mapping[str, Any]) -> None:
-    """Raise InvalidInput if --group-limit or --group-rate is given without --group."""
-    if options.keys() & {"group_limit", "group_rate"} and "group" not in options:
-        raise InvalidInput("expected --group NAME, because --group-limit and --group-rate are limits of a group; got none")
-
-
-def check_after(options: Mapping[str, Any]) -> None:
-    """Raise InvalidInput if --after-any or --if-failed is given without --after, which names the jobs to wait for."""
-    if options.keys() & {"after_any", "if_failed"} and "after" not in options:
-        raise InvalidInput("expected --after JOB, because --after-any and --if-failed are about the jobs of --after; got none")

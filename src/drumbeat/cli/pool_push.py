@@ -11,7 +11,7 @@ import typer
 
 from drumbeat.cli.csv_rows import CsvRows
 from drumbeat.cli.interrupt import interruptible_items
-from drumbeat.cli.job_options import backoff_option, check_after, check_group, given_options, rate_option
+from drumbeat.cli.job_options import backoff_option, given_options, rate_option
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, parse_start, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import errors, say, show_json
@@ -106,9 +106,6 @@ def push(
     rate = group_rate and rate_option(group_rate)
     where = given_options(group=group, group_limit=group_limit, group_rate=rate, capability=capability)
     flow = given_options(after=after, after_any=after_any or None, if_failed=if_failed, workflow_id=workflow)
-    if not jobs:
-        check_group(where)
-        check_after(flow)
     read = _reader(jobs, {**what, **tries, **when, **where, **flow})
     if payload == "-":
         _expect_no_id(job_id)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli.job_options import backoff_option, check_group, given_options, rate_option
+from drumbeat.cli.job_options import backoff_option, given_options, rate_option
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import Columns, say, show, show_json
@@ -78,7 +78,6 @@ def add(
     tries = given_options(max_attempts=max_attempts, max_crashes=max_crashes, backoff=backoff_option(backoff, max_backoff))
     rate = group_rate and rate_option(group_rate)
     where = given_options(group=group, group_limit=group_limit, group_rate=rate, capability=capability)
-    check_group(where)
     content = read_json(payload, "the payload")
 
     async def save(plane: ControlPlane) -> ScheduleStatus:

@@ -45,7 +45,18 @@ def _template(options: Mapping[str, Any]) -> NewJob:
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Check options and convert them to fields of NewJob. Raises InvalidInput that names the first invalid option."""
-    return {name: _read(name, value) for name, value in options.items()}
+    read = {name: _read(name, value) for name, value in options.items()}
+    if options.keys() & _IN_COMPANY and (useless := options_without_effect(options)):
+        missing, meaning = _IN_COMPANY[useless[0]]
+        raise InvalidInput(f"expected {missing} with {useless[0]}, {meaning}; got no {missing}")
+    return read
+
+
+def options_without_effect(options: Mapping[str, Any]) -> list[str]:
+    """Return the options that have no effect: limits of a group without ``group``, how to wait for jobs without ``after``."""
+    limits = ("group_limit", "group_rate") if options.get("group") is None else ()
+    flow = () if "after" in options else ("after_any", "if_failed")
+    return [name for name in (*limits, *flow) if options.get(name)]
 
 
 def check_unique_key(key: str) -> str:
@@ -65,6 +76,8 @@ def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
         given["run_at"] = line["not_before"]
     if number_of(str(given.get("job_id", ""))) is not None:
         del given["job_id"]
+    if "status" in line:  # the job was listed; a listed job has no parents' ids
+        given = {name: value for name, value in given.items() if name not in options_without_effect(given)}
     return new_job(given.pop("payload", None), most_bytes, **given)
 
 
@@ -205,4 +218,7 @@ _EXPECTED = {
     "after_any": "true or false",
     "if_failed": f"one of {', '.join(IfFailed)}",
 }
+_GROUP, _PARENTS = ("group", "which limits the jobs of a group"), ("after", "which is about the jobs to wait for")
+#: Options that need another option, with that option and the reason.
+_IN_COMPANY = {"group_limit": _GROUP, "group_rate": _GROUP, "after_any": _PARENTS, "if_failed": _PARENTS}
 _STORE_FIELDS = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}

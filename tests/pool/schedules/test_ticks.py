@@ -9,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound, Refused
 from drumbeat.core.pool import PoolId
-from drumbeat.pool.schedules.model import DueTicks, JobSchedule, MissedTicks, due_ticks, tick_job_id, tick_of
+from drumbeat.pool.schedules.model import DEFINITION, DueTicks, JobSchedule, MissedTicks, due_ticks, tick_job_id, tick_of
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
 from pool.schedules.given import DAY, HOUR, MAIL, MINUTE, Planned, at
 
@@ -195,6 +196,19 @@ async def test_the_options_of_a_schedule_are_those_of_its_jobs(store: MemoryStor
     assert (job.group, job.group_limit, job.unique_key, job.capability) == ("g", 2, "k", "gpu")
     assert job.group_rate is not None
     assert job.pool_id == MAIL
+
+
+async def test_a_stored_option_without_effect_keeps_no_tick_from_being_pushed(store: MemoryStore) -> None:
+    plan = Planned(store)
+    await plan.schedules.add("s", 1, every=HOUR, priority=5)
+    stored = (await store.pools.get(MAIL)).policy[DEFINITION + "s"]
+    old = {**stored, "options": {**stored["options"], "group_limit": 2}}
+    await store.pools.change(MAIL, PoolChange(policy={DEFINITION + "s": old}))
+
+    plan.go_to("2026-01-01 01:00")
+    await plan.look()
+
+    assert [(job.priority, job.group_limit) for job in await plan.jobs()] == [(5, None)]
 
 
 async def test_an_edit_counts_from_now_on(store: MemoryStore) -> None:

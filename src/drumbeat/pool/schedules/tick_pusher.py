@@ -28,7 +28,7 @@ from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.retention import USUAL, read_retention, retention_of
-from drumbeat.pool.job_options import new_job
+from drumbeat.pool.job_options import new_job, options_without_effect
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.schedules.model import (
     DEFINITION,
@@ -320,4 +320,6 @@ def _problem(name: str, error: DrumbeatError, remedy: str) -> str:
 
 
 def _job(pool_id: PoolId, schedule: JobSchedule, tick: datetime) -> NewJob:
-    return new_job(schedule.payload, **schedule.options, job_id=tick_job_id(pool_id, schedule.name, tick))
+    useless = options_without_effect(schedule.options)  # earlier versions stored such options
+    options = {name: value for name, value in schedule.options.items() if name not in useless}
+    return new_job(schedule.payload, **options, job_id=tick_job_id(pool_id, schedule.name, tick))
