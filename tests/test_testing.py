@@ -132,3 +132,23 @@ async def test_a_push_of_a_tasks_call_may_limit_the_tasks_own_group() -> None:
         job = await jobs.job(await jobs.push(limited.bind(), group_limit=2))
 
         assert (job.group, job.group_limit) == (limited.task_name, 2)
+
+
+def double(n: int) -> int:
+    return n * 2
+
+
+@pytest.mark.parametrize("handler", ["every type", "by type"])
+async def test_jobs_of_a_paused_type_stay_until_it_is_resumed(handler: str) -> None:
+    handlers: Any = {"every type": double, "by type": {"mail": double, "sms": double}}[handler]
+    async with pool() as jobs:
+        await jobs.push_many([1, 2], type="mail")
+        await jobs.push(3, type="mail", delay=3600)
+        await jobs.push(4, type="sms")
+        await jobs.pause(types=["mail"])
+        began = jobs.clock.now()
+
+        assert [each.result for each in await jobs.run_until_empty(handlers)] == [8]
+        assert jobs.clock.now() == began
+        await jobs.resume(types=["mail"])
+        assert [each.result for each in await jobs.run_until_empty(handlers)] == [2, 4, 6]

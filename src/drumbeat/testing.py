@@ -17,7 +17,9 @@ from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutco
 from drumbeat.core.job_step import JobStep, NewStep
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.job_options import new_job
+from drumbeat.pool.model import paused_types
 from drumbeat.pool.own_transaction import stale_write
+from drumbeat.pool.paused_types import claimable_types
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.pool.schedules.tick_pusher import TickPusher
 from drumbeat.pool.service import FOREVER, Pool
@@ -112,9 +114,9 @@ class TestPool(Pool):
         """Run jobs one at a time, in order, until no job can be run any more. Returns every attempt.
 
         The clock is moved past everything that delays a job: a delay, a retry, a group's rate limit, a pause with an end.
-        Jobs stay if they can never be claimed: if the pool is paused without an end, if they need a capability that is not in
-        ``capabilities``, if no handler takes their type, or if they wait for an event without a timeout. The clock stands still
-        while a handler runs, so a job times out only if its handler moves the clock.
+        Jobs stay if they can never be claimed: if the pool is paused without an end, if their type is paused or no handler
+        takes it, if they need a capability that is not in ``capabilities``, or if they wait for an event without a timeout.
+        The clock stands still while a handler runs, so a job times out only if its handler moves the clock.
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
         attempts = AttemptRunner(
@@ -145,13 +147,14 @@ class TestPool(Pool):
 
     async def _next(self, attempts: AttemptRunner, capabilities: tuple[str, ...]) -> Job | None:
         """Claim the next job; if none is ready, move the clock until one is. Returns None if no job can ever be claimed."""
-        types = () if "" in attempts.handlers else tuple(attempts.handlers)
         claiming = ClaimRequest(
-            pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, alone=True, capabilities=capabilities, types=types
+            pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, alone=True, capabilities=capabilities
         )
+        handled = () if "" in attempts.handlers else tuple(attempts.handlers)
         waited = timedelta()
         while True:
-            if claimed := await self.store.queue.claim(claiming):
+            types = await claimable_types(self.store.jobs, self.pool_id, handled, paused_types((await self.get()).policy))
+            if types is not None and (claimed := await self.store.queue.claim(replace(claiming, types=types))):
                 return claimed[0]
             if (wait := await self._wait(waited)) is None:
                 return None
@@ -163,11 +166,11 @@ class TestPool(Pool):
 
         ``waited`` is how far the clock was moved since the last claim; it limits the wait for a group's rate limit.
         """
-        now = self.clock.now()
-        paused_until = (await self.store.pools.get(self.pool_id)).paused_until
-        if paused_until is not None and paused_until > now:
-            return paused_until - now if paused_until < FOREVER else None
-        pending = await self._pending()
+        now, row = self.clock.now(), await self.get()
+        if row.paused_until is not None and row.paused_until > now:
+            return row.paused_until - now if row.paused_until < FOREVER else None
+        paused = paused_types(row.policy)
+        pending = [job for job in await self._pending() if job.type not in paused]
         waits = [job.not_before - now for job in pending if job.not_before is not None and job.not_before > now]
         waits = [wait for wait in waits if wait < _ENDLESS]
         rates = {job.group_rate for job in pending if job.group_rate is not None}
