@@ -228,6 +228,32 @@ def test_a_unique_key_can_format_a_value_of_the_parameters_type(sqlite: StoreQue
     assert once_per_month.push(date(2026, 2, 2)).job().unique_key == "2026-02 00"
 
 
+ODD_DEFAULTS = """
+import datetime, decimal, drumbeat
+missing = object()
+@drumbeat.task(unique=True, name="all")
+def every(n=1, on=missing, tags={"a", "b", "c", "d"}, kinds=frozenset({("x", 1), ("y", 2)}), call=print): ...
+@drumbeat.task(unique="{on} {tags}", name="some")
+def some(on=missing, tags={"a", "b", "c", "d"}): ...
+@drumbeat.task(unique=True, name="stable")
+def stable(day=datetime.date(2026, 1, 1), price=decimal.Decimal("1.5"), one={"a"}, many={10, 2, 33}): ...
+for task in (every, some, stable):
+    print(task.bind().new_job().unique_key)
+"""
+
+
+def test_a_unique_key_is_the_same_in_every_process_whatever_the_defaults() -> None:
+    keys = {
+        subprocess.run(
+            [sys.executable, "-c", ODD_DEFAULTS], env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout.decode()
+        for seed in ("1", "2", "3")
+    }
+
+    [same] = keys
+    assert same.splitlines()[1:] == ["<object object> {'a', 'b', 'c', 'd'}", "stable:911f2a3880edd01fdec0e4270965cd45"]
+
+
 @pytest.mark.parametrize("day", ["tomorrow", None])
 def test_a_value_that_its_unique_key_cannot_format_is_refused_with_the_tasks_name(sqlite: StoreQueue, day: Any) -> None:
     says = (

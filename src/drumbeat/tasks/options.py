@@ -19,6 +19,7 @@ from drumbeat.tasks.queue import DEFAULT_POOL as DEFAULT_POOL
 
 _OTHER_OPTIONS = frozenset({"pool", "name", "store", "unique", "rate", "cron", "every", "tz", "missed"})
 _CONVERSIONS = (None, "r", "s", "a")  #: of a field in the key of ``unique``
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 _RATE_UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
@@ -99,9 +100,24 @@ def unique_key(name: str, unique: bool | str, parameters: TaskParameters, payloa
     given = dict(bound.arguments)
     bound.apply_defaults()
     if isinstance(unique, str):
-        return _formatted_key(name, unique, bound.arguments, {each: parameters.by_name.get(each) for each in given})
-    written = json.dumps(bound.arguments, sort_keys=True, default=repr)
+        arguments = {each: value if each in given else _stable(value) for each, value in bound.arguments.items()}
+        return _formatted_key(name, unique, arguments, {each: parameters.by_name.get(each) for each in given})
+    written = json.dumps(bound.arguments, sort_keys=True, default=_stable_repr)
     return f"{name}:{hashlib.sha256(written.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def _stable(default: Any) -> Any:
+    """Return a parameter's default; if its text differs from process to process, return a text that does not."""
+    differs = isinstance(default, set | frozenset) or (not isinstance(default, str) and _ADDRESS.search(str(default)))
+    return _stable_repr(default) if differs else default
+
+
+def _stable_repr(default: Any) -> str:
+    """Return the repr of a default as it is in every process: without memory addresses, with the members of a set sorted."""
+    if isinstance(default, set | frozenset) and len(default) > 1 and any(type(each) is not int for each in default):
+        members = ", ".join(sorted(map(_stable_repr, default)))
+        return f"{{{members}}}" if type(default) is set else f"{type(default).__name__}({{{members}}})"
+    return _ADDRESS.sub("", repr(default))
 
 
 def _formatted_key(name: str, unique: str, arguments: Mapping[str, Any], converts: Mapping[str, Convert | None]) -> str:
