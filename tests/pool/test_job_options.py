@@ -73,6 +73,10 @@ def test_a_text_of_more_than_1024_bytes_is_refused_by_name(option: str) -> None:
         new_job(1, **too_many_bytes)
 
 
+def test_an_empty_capability_is_none() -> None:
+    assert new_job(1, capability="") == new_job(1, capability=None) == new_job(1)
+
+
 @pytest.mark.parametrize("written", ["2026-01-01T12:00", "2026-01-01T12:00Z", "2026-01-01T13:00+01:00"])
 def test_a_time_without_a_zone_is_utc(written: str) -> None:
     assert new_job(1, run_at=written).run_at == datetime(2026, 1, 1, 12, tzinfo=UTC)

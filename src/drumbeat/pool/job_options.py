@@ -198,7 +198,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "group": _maybe(_text),
     "group_limit": _maybe(_count),
     "group_rate": _maybe(_rate),
-    "capability": _maybe(_text),
+    "capability": lambda value: None if value is None else _text(value) or None,  # no worker has an empty capability
     "after": _parents,
     "after_any": _flag,
     "if_failed": lambda value: IfFailed(_text(value)),
