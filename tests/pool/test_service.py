@@ -221,6 +221,14 @@ async def test_subclasses_of_plain_types_are_stored_as_the_plain_types(any_pool:
     assert await any_pool.result(job_id) == 0.5
 
 
+async def test_a_filter_that_is_none_is_no_filter(any_pool: Pool) -> None:
+    ids = await any_pool.push_many([1, 2])
+
+    jobs = await any_pool.list(statuses=None, job_type=None, group=None, worker_id=None, holder=None, after=None, limit=None)
+
+    assert [job.job_id for job in jobs] == ids
+
+
 @pytest.mark.parametrize("limit", [1, 5])
 async def test_a_claim_of_any_size_gets_a_job_that_must_run_alone_by_itself(
     any_store: Store, any_pool: Pool, limit: int

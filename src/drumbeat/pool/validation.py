@@ -65,13 +65,14 @@ def check_time(name: str, value: Any) -> datetime:
 
 
 def job_filters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the filters for a list of jobs. Raises InvalidInput, which suggests the most similar filter name."""
+    """Check the filters for a list of jobs, and leave out those that are None. Raises InvalidInput, which suggests the most
+    similar filter name."""
     for name in given:
         if name not in _FILTERS:
             near = {"status": "statuses", "type": "job_type"}.get(name) or next(iter(get_close_matches(name, _FILTERS)), None)
             hint = f"; did you mean {near}?" if near else ""
             raise InvalidInput(f"expected a filter name, one of {', '.join(_FILTERS)}; got {name!r}{hint}")
-    return {name: value if value is None else _FILTERS[name](name, value) for name, value in given.items()}
+    return {name: _FILTERS[name](name, value) for name, value in given.items() if value is not None}
 
 
 def job_statuses(name: str, value: Any) -> tuple[JobStatus, ...]:

@@ -54,7 +54,7 @@ class JobsContract(CountsContract, JobChangesContract):
         assert await listed(job_type="y") == [2, 3]
         assert await listed(group="g") == [2]
         assert await listed(worker_id=W1) == [1]
-        assert await listed(statuses=[JobStatus.PENDING]) == [2, 3]
+        assert await listed(statuses=[JobStatus.PENDING, JobStatus.PENDING]) == [2, 3]
         assert await listed(statuses=[JobStatus.CLAIMED, JobStatus.DONE]) == [1]
         assert await listed(statuses=[JobStatus.DONE]) == []
 

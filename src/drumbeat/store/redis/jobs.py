@@ -45,7 +45,7 @@ class RedisJobs:
         limit: int = 100,
     ) -> Sequence[Job]:
         last: bytes | None = b"" if after is None else await self._number(pool_id, after)
-        filters = (",".join(statuses), job_type, group, worker_id, None if holder is None else holder_word(holder))
+        filters = (_words(statuses), job_type, group, worker_id, None if holder is None else holder_word(holder))
         jobs: list[Job] = []
         while last is not None and len(jobs) < limit:
             text, last = await self._database.run("job_page", pool_id, last, _PAGE, limit - len(jobs), *filters)
@@ -150,7 +150,7 @@ class RedisJobs:
             raise _no_job(after or JobId(""))
         jobs: list[Job] = []
         while last is not None and len(jobs) < limit:
-            words = (workflow_id, last, _PAGE, limit - len(jobs), ",".join(statuses))
+            words = (workflow_id, last, _PAGE, limit - len(jobs), _words(statuses))
             text, last = await self._database.run("workflow_page", *words)
             jobs += jobs_of(text)
         return jobs
@@ -185,6 +185,11 @@ class RedisJobs:
         if number is None:
             raise NotFound(f"cannot list the jobs after {job_id!r}: this pool has no such job; list from the start")
         return number
+
+
+def _words(statuses: Sequence[JobStatus]) -> str:
+    """Return the statuses as one argument of a script, each once: the script reads the jobs of each word."""
+    return ",".join(dict.fromkeys(statuses))
 
 
 def _counts(flat: Sequence[Any]) -> dict[str, int]:
