@@ -159,6 +159,21 @@ class PushContract(Given):
         assert [*ids, *again] == [name, name, name]
         assert [job.payload for job in await store.queue.claim(claiming(pool, limit=9))] == [1]
 
+    async def test_of_jobs_with_one_id_the_first_is_there_whatever_their_keys(self, store: Store, pool: PoolRow) -> None:
+        one, two, three = (JobId(unique("job")) for _ in range(3))
+        options: list[dict[str, Any]] = [
+            {"job_id": one, "unique_key": "z"},
+            {"job_id": one, "unique_key": "a"},
+            {"job_id": two, "unique_key": "a"},
+            {"job_id": three},
+            {"job_id": three, "unique_key": "b"},
+        ]
+
+        ids = await store.queue.push(pool.pool_id, [NewJob(payload=n, **more) for n, more in enumerate(options)])
+
+        assert [*ids] == [one, one, two, three, three]
+        assert [(job.payload, job.unique_key) for job in await store.jobs.list(pool.pool_id)] == [(0, "z"), (2, "a"), (3, None)]
+
     async def test_a_job_of_its_own_id_is_not_done_again(self, store: Store, pool: PoolRow) -> None:
         name = JobId(unique("job"))
         await pushed(store, pool, 1, job_id=name)

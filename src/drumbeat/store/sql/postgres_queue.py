@@ -208,7 +208,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:
         check_chosen_job_id(job)
-    if may_free_a_key(jobs):
+    if may_free_a_key(jobs) or _may_swap(jobs):
         return (yield from push_in_turn(jobs, lambda each: push_script(pool_id, each, channel)))
     order, links = (parents_first(jobs), links_within(jobs)) if has_links(jobs) else (range(len(jobs)), Counter())
     yield from share_pool(pool_id)
@@ -219,6 +219,15 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
     if channel is not None:
         yield "notify", {"channel": channel}
     return ids
+
+
+def _may_swap(jobs: Sequence[NewJob]) -> bool:
+    """Whether two jobs have one id and different unique keys. ``push_jobs`` inserts in the order of the keys, so it would keep
+    the job with the lower key, but the first one must be kept."""
+    if isinstance(jobs, AlikeJobs):
+        return False
+    chosen = {(job.job_id, job.unique_key) for job in jobs if job.job_id is not None}
+    return len({job_id for job_id, _ in chosen}) < len(chosen)
 
 
 def share_pool(pool_id: PoolId) -> Script[None]:
