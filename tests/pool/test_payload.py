@@ -15,6 +15,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, RateLimit
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.pool import payload
+from drumbeat.pool.envelope import LargeReference, seal
 from drumbeat.pool.job_options import job_from_line, new_job, new_jobs, one_job
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, changed_handlers, parse_handlers, plan_of
@@ -165,6 +166,16 @@ def test_a_line_may_be_a_whole_job_as_it_was_listed() -> None:
     job = job_from_line(line)
 
     assert (job.payload, job.priority, job.job_id, job.type) == ({"n": 1}, 3, None, "")
+
+
+def test_a_line_with_a_reference_to_a_large_payload_is_refused() -> None:
+    reference = seal(None, {"trace": "1"}, LargeReference(key="k", size=2_000_000, sha256="0"))
+
+    with pytest.raises(
+        InvalidInput, match=r"got a reference to a payload of 2000000 bytes, .*drumbeat pool show POOL JOB --json"
+    ):
+        job_from_line({"payload": reference, "status": "done"})
+    assert job_from_line({"payload": {"$drumbeat": "my own"}}).payload == {"$drumbeat": "my own"}
 
 
 @pytest.mark.parametrize("line", [7, ["payload"], {"priority": 1}])

@@ -8,6 +8,7 @@ from typing import Any
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AlikeJobs, Backoff, IfFailed, Job, JobId, NewJob, RateLimit
 from drumbeat.core.plain import short_repr
+from drumbeat.pool.envelope import open_envelope
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.store.job_ids import number_of
 
@@ -71,6 +72,11 @@ def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
     """
     if not isinstance(line, Mapping) or "payload" not in line:
         raise InvalidInput(f"expected a job as an object with the field payload, got {str(line)[:80]!r}")
+    if (large := open_envelope(line["payload"]).large) is not None:
+        raise InvalidInput(
+            f"expected the payload of a job, got a reference to a payload of {large.size} bytes, as a list shows it; "
+            "read the payload with: drumbeat pool show POOL JOB --json"
+        )
     given = {name: value for name, value in line.items() if name not in _STORE_FIELDS and value is not None}
     if line.get("not_before") is not None and not given.keys() & {"run_at", "delay"}:
         given["run_at"] = line["not_before"]
