@@ -1,6 +1,8 @@
 """drumbeat.testing: what users' own tests stand on does the same every time."""
 
+import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ import drumbeat
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.pool.worker.context import JobContext
-from drumbeat.testing import pool
+from drumbeat.settings import STORE_VARIABLE
+from drumbeat.testing import TestPool, immediate, pool
 
 
 async def test_jobs_are_done_in_order_and_the_clock_moves_on_to_delayed_ones() -> None:
@@ -152,3 +155,67 @@ async def test_jobs_of_a_paused_type_stay_until_it_is_resumed(handler: str) -> N
         assert jobs.clock.now() == began
         await jobs.resume(types=["mail"])
         assert [each.result for each in await jobs.run_until_empty(handlers)] == [2, 4, 6]
+
+
+@drumbeat.task(name="child")
+def child(n: int) -> int:
+    return n
+
+
+@drumbeat.task(name="parent")
+def parent(n: int) -> str:
+    return child.push(n).status()
+
+
+@drumbeat.task(name="parent_in_loop")
+async def parent_in_loop(n: int) -> str:
+    return await (await child.apush(n)).astatus()
+
+
+@drumbeat.task(name="parent_in_thread")
+async def parent_in_thread(n: int) -> str:
+    return await asyncio.to_thread(lambda: child.push(n).status())
+
+
+@drumbeat.task(name="parent_of_workflow")
+def parent_of_workflow(n: int) -> str:
+    return child.job(n).push().status()
+
+
+@pytest.fixture
+def settings_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store of the settings, which no test touches."""
+    monkeypatch.setenv(STORE_VARIABLE, f"sqlite:///{tmp_path}/settings.db")
+    return tmp_path / "settings.db"
+
+
+@pytest.mark.parametrize("task", [parent, parent_in_loop, parent_in_thread, parent_of_workflow])
+async def test_a_task_that_a_handler_pushes_runs_in_the_test_pool(task: Any, settings_store: Path) -> None:
+    async with pool("default") as jobs:
+        await jobs.push(task.bind(5))
+
+        ran = await jobs.run_until_empty({task.task_name: task, "child": child})
+
+        assert [each.result for each in ran] == ["pending", 5]
+    assert not settings_store.exists()
+
+
+async def test_a_task_of_another_pool_that_a_handler_pushes_stays_there(settings_store: Path) -> None:
+    async with pool("papers") as papers:
+        await papers.push(parent.bind(5))
+
+        await papers.run_until_empty(parent)
+
+        assert [job.type for job in await papers.list()] == ["parent"]
+        assert [job.type for job in await TestPool(papers.store, papers.clock, "default").list()] == ["child"]
+    assert not settings_store.exists()
+
+
+async def test_in_an_immediate_block_a_task_that_a_handler_pushes_runs_at_once(settings_store: Path) -> None:
+    async with pool("default") as jobs:
+        await jobs.push(parent.bind(5))
+
+        with immediate() as queue:
+            [ran] = await jobs.run_until_empty(parent)
+
+        assert (ran.result, [job.type for job in queue.jobs]) == ("done", ["child"])

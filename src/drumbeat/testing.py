@@ -30,6 +30,7 @@ from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.steps import JobSuspended
 from drumbeat.store.interface import ClaimRequest, Store
 from drumbeat.store.memory import MemoryStore
+from drumbeat.tasks.handler_queue import pushing_to
 from drumbeat.tasks.immediate import ImmediateQueue
 from drumbeat.tasks.queue import queues
 from drumbeat.tasks.task import BoundCall
@@ -114,6 +115,7 @@ class TestPool(Pool):
         """Run jobs one at a time, in order, until no job can be run any more. Returns every attempt.
 
         The clock is moved past everything that delays a job: a delay, a retry, a group's rate limit, a pause with an end.
+        Tasks that a handler pushes go to the store of this pool, each to its own pool.
         Jobs stay if they can never be claimed: if the pool is paused without an end, if their type is paused or no handler
         takes it, if they need a capability that is not in ``capabilities``, or if they wait for an event without a timeout.
         The clock stands still while a handler runs, so a job times out only if its handler moves the clock.
@@ -141,9 +143,15 @@ class TestPool(Pool):
         return await self.store.jobs.parents(job_id)
 
     async def _run(self, attempts: AttemptRunner, job: Job) -> Ran:
-        verdict = await attempts.verdict(InFlightJob(job=job, token=job.token, claimed=self.clock.elapsed()))
+        held = InFlightJob(job=job, token=job.token, claimed=self.clock.elapsed())
+        with pushing_to(self.store, self._pool):
+            verdict = await attempts.verdict(held)
         await self.store.queue.settle(self._holder(_WORKER), [verdict])
         return _ran(job, verdict)
+
+    def _pool(self, name: str) -> Pool:
+        """Return another pool of the same store, for tasks that a handler pushes."""
+        return Pool(self.store, self.clock, name, "test", plugins=self._plugins)
 
     async def _next(self, attempts: AttemptRunner, capabilities: tuple[str, ...]) -> Job | None:
         """Claim the next job; if none is ready, move the clock until one is. Returns None if no job can ever be claimed."""

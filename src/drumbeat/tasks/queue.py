@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -60,12 +61,18 @@ class TaskQueue(Protocol):
     async def acancel_workflow(self, workflow_id: str) -> None: ...
 
 
-class StoreQueue:
-    """The queue of one store for all tasks of this process. Its connection runs on a thread of its own."""
+#: in a handler that a test pool runs: the queue for the tasks that it pushes
+QUEUE_OF_HANDLER: ContextVar[TaskQueue | None] = ContextVar("drumbeat_task_queue", default=None)
 
-    def __init__(self, connection: "Connection") -> None:
-        self.connection = connection
-        self.loop = connection.loop = LoopThread()
+
+class StoreQueue:
+    """The queue of one store for all tasks of this process. Its connection runs on a thread of its own, unless ``loop`` is
+    given, which has the methods of a LoopThread."""
+
+    def __init__(self, connection: Any, loop: Any = None) -> None:
+        self.connection: Connection = connection
+        self.loop: LoopThread = loop or LoopThread()
+        connection.loop = self.loop
         self._pools: dict[str, Pool] = {}
         self._recorded = defaultdict[str, dict[str, str | None]](dict)  #: by pool and type: the handler recorded in the pool
 
@@ -222,12 +229,13 @@ class SharedQueues:
         os.register_at_fork(after_in_child=self._forget)
 
     def find(self, url: str | None) -> TaskQueue:
-        """Return ``replacement`` if set, else the queue of the store at ``url``. Default: in a handler the store of its job,
-        elsewhere that of DRUMBEAT_STORE or the settings file."""
-        return self.replacement or self.find_store(url)
+        """Return ``replacement`` if set, in a handler that a test pool runs the queue of that pool's store, and else the queue
+        of the store at ``url``. Default: in a handler the store of its job, elsewhere that of DRUMBEAT_STORE or the settings
+        file."""
+        return self.replacement or QUEUE_OF_HANDLER.get() or self.find_store(url)
 
     def find_store(self, url: str | None) -> StoreQueue:
-        """Return the queue of a store, like ``find``, but never ``replacement``."""
+        """Return the queue of a store, like ``find``, but never that of a test."""
         url = url or _store_of_job()
         key = url or os.environ.get(STORE_VARIABLE) or f"settings of {os.getcwd()}"
         found = self._queues.get(key)
