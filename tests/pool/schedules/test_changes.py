@@ -26,7 +26,7 @@ class Colour(IntEnum):
         ({"huge": 1e300}, {}),
         (None, {"after": [], "after_any": False}),
         (None, {"timeout": 90.5, "delay": HOUR, "group": "g", "group_rate": RateLimit(count=1, per=HOUR)}),
-        (None, {"backoff": Backoff(first=HOUR), "priority": 2, "if_failed": "skip"}),
+        (None, {"backoff": Backoff(first=HOUR), "priority": 2}),
     ],
     ids=["tuples", "keys that are no text", "numbers and text", "a huge number", "no parents", "durations", "backoff"],
 )

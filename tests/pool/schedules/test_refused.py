@@ -197,7 +197,7 @@ async def test_a_tick_that_was_tried_again_and_again_ends_when_its_job_may_be_de
     assert await plan.look_at("2026-01-05 00:01") == ["04T0000", "05T0000"]
 
 
-@pytest.mark.parametrize("option", [{"after": ["17"]}, {"after_any": True}])
+@pytest.mark.parametrize("option", [{"after": ["17"]}, {"after_any": True}, {"if_failed": "skip"}])
 async def test_the_jobs_of_a_schedule_wait_for_no_others(store: MemoryStore, option: dict[str, Any]) -> None:
     name = next(iter(option))
 

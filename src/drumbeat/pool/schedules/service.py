@@ -31,7 +31,7 @@ from drumbeat.store.interface import PoolChange, Store
 
 MOST_SCHEDULES = 500  #: per pool
 MOST_BYTES = 64 * 1024  #: largest payload of a schedule: all schedules of a pool are stored in its row
-_NO_PARENTS = ("after", "after_any")  #: options of a push that a schedule's jobs cannot have
+_NO_PARENTS = ("after", "after_any", "if_failed")  #: options of a push that a schedule's jobs cannot have
 SHOWN = 5  #: how many of the next ticks are shown
 
 
