@@ -1,4 +1,4 @@
-"""Does the work that follows the end of a run, each part once: history, recorded operations and explanation."""
+"""Does the work after the end of a run, each part once: add database history, load recorded operations, explain the run."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from drumbeat.runtime.lease import Leadership
 from drumbeat.runtime.timeouts import pause
 from drumbeat.store.interface import Store
 
-HELD = timedelta(seconds=30)  #: after this time, another process does the work of a process that has died
+HELD = timedelta(seconds=30)  #: how long a lease lasts: after this time another process takes over from a process that died
 DONE = timedelta(days=1)  #: for this long, a part is known to be done
 _POLLED_EVERY = timedelta(seconds=1)
 
@@ -44,7 +44,8 @@ class RunClosing:
     enrich: Callable[[RunId, timedelta], Awaitable[Result]]
 
     async def close(self, run_id: RunId, hurry: asyncio.Event) -> None:
-        """Add to an ended run what its template and the settings ask for; if ``hurry`` is set, do not wait for others."""
+        """Do all parts of the work that the run's template and the settings ask for. If ``hurry`` is set, do not wait for
+        other processes that do a part."""
         run = await self.store.runs.get(run_id)
         once = partial(self._once, f"complete/{run_id}", hurry)
         if keeps_history(stored_target(run).get("url")):
@@ -101,7 +102,7 @@ class RunClosing:
             log.warning("could not load the recorded operations of run %s: %s; try: bench executions --load", run_id, exc)
 
     def _automatic_model(self, run_id: RunId) -> LanguageModel | None:
-        """Return the language model that explains every ended run; None if there is none. Errors are only logged."""
+        """Return the language model if the settings say that it explains every ended run, else None. Errors are only logged."""
         try:
             model = self.language_model()
         except DrumbeatError as exc:

@@ -97,10 +97,10 @@ class BenchService:
         engine_room: Callable[[str], EngineRoom] | None = None,
         language_model: Callable[[], LanguageModel | None] | None = None,
     ) -> None:
-        """``open_spawner`` opens a spawner for the name of an engine, or of several (``a,b``). ``check_engine`` raises
-        InvalidSettings for an engine that is not known, or whose workers cannot reach the store. ``engine_room`` returns how
-        many workers the engines can run. ``language_model`` opens the model that explains runs, or returns None if none is
-        set up; it raises InvalidSettings, MissingExtra."""
+        """``open_spawner`` opens a spawner, which starts workers, for the name of an engine or of several (``a,b``).
+        ``check_engine`` raises InvalidSettings for an engine that is not known, or whose workers cannot reach the store.
+        ``engine_room`` returns how many workers the engines can run. ``language_model`` opens the model that explains runs, or
+        returns None if none is set up; it raises InvalidSettings, MissingExtra."""
         self._language_model = language_model or (lambda: None)
         self._check_engine = check_engine or (lambda engines: None)
         self._engine_room = engine_room or (lambda engines: EngineRoom(engines=engines))

@@ -171,7 +171,7 @@ async def test_reports_show_it_apart_from_the_summary(store: Store, endpoint: En
 
     markdown, html = await bench.report(run.run_id, "markdown"), await bench.report(run.run_id, "html")
 
-    assert "## A language model's words" in markdown
+    assert "## Explanation by a language model (AI)" in markdown
     assert f"Written by the language model {MODEL}" in markdown
     assert (
         html.index('<section id="summary">') < html.index('<section id="verdict">') < html.index('<section id="explanation">')

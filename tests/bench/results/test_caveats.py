@@ -53,7 +53,7 @@ def test_a_worker_whose_operations_failed_is_not_lost() -> None:
         ({"little": OFF}, ["w0", "throughput × latency is 6,", "not reliable"]),
         ({"skipped": 1234}, ["1,234", "due but never sent"]),
         ({"failed_connects": 10}, ["10 attempts to open a connection failed"]),
-        ({"drained": {"operations": 8, "errors": 3}}, ["3 of 16 operations that ended while workers drained failed"]),
+        ({"drained": {"operations": 8, "errors": 3}}, ["3 of 16 operations that ended after the load was stopped failed"]),
     ],
 )
 def test_what_a_worker_noted_of_itself_is_said(first: Mapping[str, Any], words: list[str]) -> None:

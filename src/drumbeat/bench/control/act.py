@@ -46,15 +46,15 @@ class RunActor:
         self._pool_id = PoolId(run_id)
         self._provider = spawner.traits.name
         self._recovery = RecoveryActor(store, spawner, self._pool_id)
-        self._refused: tuple[datetime, SpawnError] | None = None  #: time of the decision whose start last failed, and its error
-        self._has_begun = False  #: whether the run's row is known to have the time of its beginning
+        self._refused: tuple[datetime, SpawnError] | None = None  #: the last failed start: decision time, error
+        self._has_begun = False  #: whether the run's start time is known to be stored in its row
         self._undone: list[Action] = []  #: failed actions since the orchestrator state was last stored
         #: events stored in one transaction with the orchestrator state: exactly once, even if a beat is interrupted
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action. Raises Refused for an action that stores the orchestrator state if a SetTargets or SaveStep
-        failed earlier in this beat, because the state would record the failed action as done."""
+        """Carry out one action. If a SetTargets or SaveStep failed earlier in this beat, an action that stores the orchestrator
+        state raises Refused: the state would record the failed action as done."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -94,8 +94,8 @@ class RunActor:
                 await self._recovery.recover(action, fence)
 
     async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
-        """Start a worker. If an engine on other machines has failed to start a worker in this beat, it is not asked again: then
-        only a new worker's row is added, because SetTargets needs the row, and SpawnError is raised."""
+        """Start a worker. After an engine on other machines has failed to start a worker, it is not asked again in this beat:
+        a new worker only gets its row, which SetTargets needs, and SpawnError is raised."""
         await self._note_beginning(fence)
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
@@ -110,8 +110,8 @@ class RunActor:
             raise
 
     async def _note_beginning(self, fence: Fence) -> None:
-        """Store that the run begins now, with its first worker, unless that is already stored. The time that a run waits for an
-        orchestrator is not part of it."""
+        """When the first worker starts, store the run's start time, unless one is stored already. So the time that a run waits
+        for an orchestrator does not count."""
         if not self._has_begun:
             run = await self._store.runs.get(self._run_id)
             if run.started_at is None:

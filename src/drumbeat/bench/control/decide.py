@@ -43,7 +43,7 @@ from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 
 _BUSY = frozenset({RunStatus.STARTING, RunStatus.RUNNING})
-LAST = "after_measurement"  #: server statistics read when the load stops, and again when all workers have left
+LAST = "after_measurement"  #: name of the server statistics read when the load stops, and again when all workers have left
 _TOTALS_DELAY = timedelta(seconds=1)  #: database sessions add their counts to the server statistics once a second
 _READINGS_AFTER_END = 1  #: how many times the server statistics are read after the last worker has left
 _MAX_BEATS_WAITED = 8  #: most beats to wait for the reading after the last worker has left
@@ -208,14 +208,15 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _left_at(view: RunView) -> int:
-    """Return the number of the server reading that was the latest when the last worker left. If a new orchestrator, which
-    counts readings from 1 again, is still below that number, return the number of its latest reading."""
+    """Return the number of the latest reading of server statistics when the last worker left. A new orchestrator counts its
+    readings from 1 again: until it has made that many, return the number of its latest reading."""
     now = view.probe.look if view.probe else 0
     return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
 
 
 def _waits_for_totals(view: RunView) -> bool:
-    """Whether to wait, for a few beats, for another reading of server statistics, complete only after all sessions closed."""
+    """Whether to wait a few beats for another reading of server statistics, as they are complete only once all sessions are
+    closed."""
     if view.status is RunStatus.CANCELLING or view.probe is None or not view.probe.counters or not view.state.snapshots:
         return False
     return view.probe.look < _left_at(view) + _READINGS_AFTER_END and view.state.looks_waited < _MAX_BEATS_WAITED

@@ -308,7 +308,8 @@ def _remember(state: GuardState, worker_id: WorkerId, guarded: WorkerGuard, take
 
 def _reason(acted: Sequence[NewEvent], state: GuardState) -> str | None:
     done = [
-        f"{fact.worker_id} backed off to {fact.payload['new_target_connections']}: {fact.payload['detail']}" for fact in acted
+        f"{fact.worker_id} backed off to {fact.payload['new_target_connections']} connections: {fact.payload['detail']}"
+        for fact in acted
     ]
     return "; ".join(done) or state.banner
 

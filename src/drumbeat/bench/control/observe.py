@@ -31,7 +31,7 @@ class _Waits:
 class Observer:
     """Reads the state of one run for its orchestrator. Caches only what cannot change: the plan and past server statistics.
 
-    If the engine gives no list of its workers, the run goes on with the workers' rows in the store."""
+    If the engine cannot list its workers, only their rows in the store are used."""
 
     def __init__(self, store: Store, spawner: Spawner, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> None:
         self._store = store

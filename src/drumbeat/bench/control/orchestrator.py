@@ -34,7 +34,7 @@ BRISKLY = timedelta(milliseconds=400)  #: time between beats while workers start
 LEASE = timedelta(seconds=10)
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.CANCELLING)
 _TRIES = 5
-_LEASED_BEATS = 6  #: a lease lasts at least this many beats, also with a slow store, which makes beats rare
+_LEASED_BEATS = 6  #: a lease lasts at least this many beats, which matters for a slow store with long beats
 
 Watch = Callable[[Run], AbstractAsyncContextManager[Callable[[], ServerProbe | None]]]
 
@@ -61,7 +61,7 @@ class Orchestrator:
         self._clock = clock
         self._owner = owner
         self._watch = watch
-        self._slowest = store.traits.shortest_beat  #: the shortest time between two beats that the store can bear
+        self._slowest = store.traits.shortest_beat  #: the shortest time between two beats that the store allows
         self.lease = max(LEASE, self._slowest * _LEASED_BEATS)  #: how long a run's lease lasts after the last beat
 
     async def create_run(

@@ -75,8 +75,8 @@ def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]
 
 
 def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[SpawnBenchWorker]:
-    """Return the actions that start workers that have a row but no instance. While the engine gives no list of its workers,
-    only workers that it refused to start are requested again: others might run already."""
+    """Return the actions that start workers which have a row but no running instance. While the engine cannot list its workers,
+    only workers that it refused to start are requested again, because others might run already."""
     return [
         SpawnBenchWorker(
             worker_id=worker.worker_id,

@@ -90,7 +90,9 @@ class CCore:
         self._gone = np.zeros(connections, dtype=np.int32)
         self._core = self._library.core_new(connections, self._addresses[0], room, self._gone.ctypes.data)
         if not self._core:
-            raise OSError("could not create the compiled driver core: not enough memory or file descriptors")
+            raise OSError(
+                "could not create the compiled driver core: not enough memory or open files; free memory, or raise ulimit -n"
+            )
         self._fed: list[MessageBlock] = []  #: blocks that the core still reads from, so their memory must stay
 
     def add(self, index: int, connection: socket) -> None:

@@ -17,7 +17,7 @@ class EngineSettings:
     parallel_connects: int = 32
     connect_limit: timedelta = timedelta(seconds=30)
     most_connections: int = 1000
-    cached_results: bool | None = None  #: whether the server may use its query cache, if it has one; None: its usual way
+    cached_results: bool | None = None  #: whether the server may use its query cache, if any; None: as the server is configured
     tag: str = ""  #: RUN:WORKER, for servers that keep a tag with each statement
     hottest_first: bool = False  #: open loop: send on the connection that was used last, not on the one idle longest
 

@@ -52,7 +52,7 @@ class DriverInterval:
 
 @dataclass(slots=True)
 class _Phases:
-    """Numbers the phases from 1 to 255, and from 1 again. An operation's epoch is the number of the phase in which it began;
+    """Numbers the phases from 1 to 255, then from 1 again. An operation's epoch is the number of the phase in which it began;
     0 is the time before the first phase, which is never measured."""
 
     current: int = 0

@@ -41,7 +41,8 @@ class PostgresAddress:
 
     @property
     def session_settings(self) -> Mapping[str, str]:
-        """Settings of every session, also Drumbeat's own: UTC, in which timestamps are sent, and the options of the URL."""
+        """Settings of every session, also of Drumbeat's own: the time zone UTC, as timestamps are sent in UTC, and the options
+        of the URL."""
         return {"TimeZone": "UTC", **self.options}
 
     @property

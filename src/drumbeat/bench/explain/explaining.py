@@ -1,4 +1,4 @@
-"""Has a language model explain an ended run, and stores its checked words in the run's row."""
+"""Has a language model explain an ended run, checks its answer, and stores the answer in the run's row."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

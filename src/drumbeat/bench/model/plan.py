@@ -53,7 +53,7 @@ class QpsPlan:
     target_qps: float = 100.0
     interval: timedelta = timedelta(seconds=5)  #: time between two decisions of the controller
     starting_connections: int | None = None
-    max_increase: int = 15  #: an interval adds at most this many, or twice the current number; the first two have no limit
+    max_increase: int = 15  #: most connections that an interval adds, or twice the current ones if more; the first two: any
     bounds_patience_intervals: int = 3
 
     @property

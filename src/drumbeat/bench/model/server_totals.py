@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 RESETS = "server.resets"  #: the name of the total that says how often the server reset its totals
 UPTIME = "Uptime"  #: seconds since the server started, for servers that do not report reset times
-SINCE = "since"  #: ``GROUP.since`` is not a total, but the time when a group of totals was last reset, in seconds of any clock
+SINCE = "since"  #: a value named ``GROUP.since`` is no total but the time of the group's last reset, in seconds of any clock
 
 Totals = Mapping[str, float]
 

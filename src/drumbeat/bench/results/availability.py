@@ -24,7 +24,7 @@ from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Phase
 
 _OUTAGE_MIN_QPS = 10.0  #: from this many operations per second on, a second without any is an outage, not chance
-_MIN_SERVED_SHARE = 0.02  #: up to this share of the usual successes counts as none: samples do not start exactly at a second
+_MIN_SERVED_SHARE = 0.02  #: up to this share of the usual successes counts as none: samples may overlap two seconds
 _WHOLE = 0.9  #: share of a second that must be measured for it to count as a full second
 _MOST_ADDED = 2000  #: most values added for one long latency; if more were omitted, each value stands for several
 
@@ -51,8 +51,8 @@ class Availability:
 
 
 def availability_of(record: RunRecord) -> Availability | None:
-    """Return the availability during a run: of an ended run as its result stores it, else computed from its seconds; None if it
-    is not known."""
+    """Return the availability during a run: for an ended run the one that its result contains, else computed from the run's
+    seconds; None if it is not known."""
     stored = record.stored_metrics.get("availability")
     if not isinstance(stored, Mapping):
         measured = _measured(record.timeline)
@@ -154,7 +154,7 @@ def corrected(record: RunRecord) -> Latency | None:
     """Return the latencies of a CONCURRENCY run, corrected for coordinated omission; None if nothing was measured. Also None
     for other modes: QPS latencies include the delay before sending, and a search has no fixed number of connections.
 
-    Those of an ended run are as its result stores them."""
+    For an ended run, returns the latencies stored in its result."""
     if isinstance(stored := record.stored_metrics.get("corrected"), Mapping):
         return Latency(**stored)
     whole, measured = record.whole, _measured(record.timeline)

@@ -15,7 +15,7 @@ _MOST_NAMED = 5
 def caveats(record: RunRecord) -> list[str]:
     """Return the reasons to doubt a run's figures. A reason that several workers have is listed once.
 
-    Those of an ended run are as its result stores them."""
+    For an ended run, returns the reasons stored in its result."""
     if (stored := record.stored_metrics.get("doubts")) is not None:
         return [str(each) for each in stored if each not in record.notes]
     checks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
@@ -43,7 +43,7 @@ def _lost(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 def _from_samples(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     silent = [str(worker.worker_id) for worker in workers if worker.extra.get("from_samples")]
     if silent:
-        yield f"from_samples: {_named(silent)} stored no final result; counted from samples, up to the last sample received"
+        yield f"from_samples: {_named(silent)} stored no final result; operations are counted from samples, up to the last one"
 
 
 def _little(workers: Sequence[WorkerRecord]) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _late(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     if late:
         lags = [lag for worker in workers if (lag := _block(worker, "send_lag").get("p99_ms")) is not None]
         worst = f" (send lag p99 {max(lags):,.1f} ms)" if lags else ""
-        yield f"in {late:,} intervals operations were sent late or waited for a connection{worst}"
+        yield f"in {late:,} intervals of about 1 s operations were sent late or waited for a connection{worst}"
 
 
 def _connects(workers: Sequence[WorkerRecord]) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _connects(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 def _drained(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     ended = _total(workers, lambda worker: _block(worker, "drained").get("operations"))
     if failed := _total(workers, lambda worker: _block(worker, "drained").get("errors")):
-        yield f"{failed:,} of {ended:,} operations that ended while workers drained failed"
+        yield f"{failed:,} of {ended:,} operations that ended after the load was stopped failed"
 
 
 def _cut_off(workers: Sequence[WorkerRecord]) -> Iterator[str]:
@@ -96,7 +96,8 @@ def _cut_off(workers: Sequence[WorkerRecord]) -> Iterator[str]:
         cut = [worker for worker in workers if worker.meta.get(how)]
         if cut:
             abandoned = _total(cut, lambda worker: worker.meta.get("abandoned"))
-            yield f"{how}: {_named([str(worker.worker_id) for worker in cut])} cut off {abandoned:,} operations at the end"
+            names = _named([str(worker.worker_id) for worker in cut])
+            yield f"{how}: {names} abandoned {abandoned:,} operations that still ran at the end"
 
 
 def _named(names: Sequence[str]) -> str:

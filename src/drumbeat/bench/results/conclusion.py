@@ -24,7 +24,7 @@ from drumbeat.core.worker import WorkerId, WorkerStatus
 
 #: actions and events that end a measurement; the second set is used only if none of the first set occurred
 _STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))
-_BEAT_STORED_WITHIN = timedelta(seconds=1)  #: a decision is dated when its beat is stored, so workers can know of it before
+_BEAT_STORED_WITHIN = timedelta(seconds=1)  #: a decision is dated when its beat is stored; workers may act on it before that
 _BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 COMPLETED, FAILED, PENDING, SKIPPED = "COMPLETED", "FAILED", "PENDING", "SKIPPED"
 
@@ -87,10 +87,11 @@ def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histo
 
 
 def replaced_span(record: RunRecord) -> float | None:
-    """Return for how many seconds a run measured if each of its workers was lost, left early or replaced such a worker, so that
-    none knows how long that was: from the start of MEASUREMENT to the decision that stopped the load. Else None.
+    """Return the seconds from the start of MEASUREMENT to the decision that stopped the load, if no worker ran for all of this
+    time: each was lost, left early or replaced another worker. Else None.
 
-    A worker that was there all the time knows best, because workers can hear of a phase seconds after it was decided."""
+    A worker that ran all the time measures the duration itself. Its figure is more exact, because a worker enters a phase up to
+    some seconds after the orchestrator has decided it."""
     began = record.run.warmup_ended_at
     stopped = next((each.at for actions in _STOPPED for each in record.decisions if each.what in actions), None)
     if began is None or stopped is None or any(_stayed(worker, began, stopped) for worker in record.workers):

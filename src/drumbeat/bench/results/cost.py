@@ -54,8 +54,8 @@ def cost_of(record: RunRecord) -> Cost:
 
 
 def _worker_hours(record: RunRecord, stored: Mapping[str, Any]) -> float:
-    """Return the hours of a run's workers: computed from their part of its ``stored`` cost or, if that is not known, from the
-    workers' times."""
+    """Return the hours of a run's workers: their part of the ``stored`` cost divided by their price or, if that is not known,
+    the sum of the workers' running times."""
     price = record.plan.prices.worker_hour
     if price and ("credits" in stored or "target" in stored):
         return float(stored["total"] - (stored.get("credits", stored.get("target")) or 0.0)) / price
@@ -76,8 +76,8 @@ def credits_in(metrics: Mapping[str, Any]) -> float | None:
 
 
 def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, float], operations: int) -> Mapping[str, Any]:
-    """Return a result's metrics with the cost updated: the database's part, so far the cost of its hours or of credits read
-    earlier, becomes the cost of the credits ``used``. The metrics are unchanged if the credits or their price are unknown."""
+    """Return a result's metrics with the cost of the credits ``used`` as the database's part of the cost. It replaces the part
+    computed from hours or earlier credits. The metrics are unchanged if the credits or their price are unknown."""
     amount = credits_in({"server": {"credits": used}})
     if prices.credit is None or amount is None:
         return metrics

@@ -18,7 +18,7 @@ from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.core.run import Result, Run, RunId
 from drumbeat.store.interface import Store
 
-HISTORY_LIMIT = timedelta(seconds=60)  #: how long late rows of a server's history are waited for
+HISTORY_LIMIT = timedelta(seconds=60)  #: how long to wait for rows that the server adds late to its history
 _READ_EVERY = timedelta(seconds=5)
 _COMPLETE = 0.99  #: share of the expected statements; a few are never recorded, such as those of a lost connection
 _MARGIN = timedelta(minutes=1)  #: clocks of store and server may differ

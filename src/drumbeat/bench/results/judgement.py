@@ -25,8 +25,8 @@ async def led_by(store: Store, run: Run) -> str | None:
 
 
 def under_way(run: Run, leader: str | None, now: datetime) -> RunJudgement:
-    """Return the verdict on a run that has not ended: pending; as an orphan if it was started, has no ``leader``, and was last
-    changed longer than ``TAKEN_OVER_WITHIN`` ago."""
+    """Return PENDING, the verdict on a run that has not ended. The run is marked as an orphan if it was started, has no
+    ``leader`` (orchestrator), and has not changed for longer than ``TAKEN_OVER_WITHIN``."""
     if leader is None and run.status is not RunStatus.PREPARED and not _changed_since(run, now - TAKEN_OVER_WITHIN):
         return RunJudgement(is_orphan=True, reason=NO_LEADER)
     return judgement_by_status(run) or RunJudgement()

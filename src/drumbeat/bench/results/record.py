@@ -133,7 +133,7 @@ def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps:
 
 
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: RunEnding) -> RunRecord:
-    """Return the record of a run as it will be once its final status and ``whole``, the results of all workers, are stored."""
+    """Return a run's record with its final status and with ``whole``, the results of the whole run, before both are stored."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
     return _with_totals(replace(record, run=run, results=(*whole, *record.results)), whole)
 
@@ -258,8 +258,8 @@ def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mappi
 
 
 def with_exact_totals(phases: Iterable[PhaseRecord], totals: Mapping[str, Measured]) -> tuple[PhaseRecord, ...]:
-    """Return the phases; MEASUREMENT with ``totals`` in place of its figures, which come from samples and so include operations
-    that began before the phase or ended after it."""
+    """Return the phases with the exact ``totals`` as the figures of MEASUREMENT. Its own figures come from samples, and so
+    include operations that began before the phase or ended after it."""
     if ALL_KINDS not in totals:
         return tuple(phases)
     kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}

@@ -45,8 +45,8 @@ def most_frequent(record: RunRecord) -> TopError | None:
 
 
 def errors_by_class(record: RunRecord) -> Mapping[str, int]:
-    """Count failed operations by error class: of an ended run as its result stores them, else from the workers' totals if they
-    include all errors, else from the timeline."""
+    """Count failed operations by error class. The counts come from the result of an ended run, else from the workers' totals if
+    these include all errors, else from the timeline."""
     if isinstance(stored := record.stored_metrics.get("error_classes"), Mapping):
         return stored
     by_workers, by_seconds = Counter[str](), Counter[str]()

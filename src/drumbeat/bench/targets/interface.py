@@ -49,7 +49,7 @@ class TableDescription:
     key_low: int | None = None
     key_high: int | None = None
     rows: int | None = None  #: estimated number of rows
-    read_only: str | None = None  #: text after the table's name: why it cannot be changed; None if it can
+    read_only: str | None = None  #: why the table cannot be changed, as text that follows its name; None if it can
 
     @property
     def time_column(self) -> str | None:
@@ -91,7 +91,8 @@ class HasWarehouse(Protocol):
     """A target that runs statements on a warehouse (a group of servers) that can be resized, scaled and resumed."""
 
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
-        """Apply a template's settings to the warehouse; other settings stay. Returns the SQL that ran. Raises InvalidInput."""
+        """Apply a template's settings to the warehouse; its other settings do not change. Returns the SQL that ran. Raises
+        InvalidInput."""
         ...
 
 

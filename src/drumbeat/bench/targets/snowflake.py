@@ -202,7 +202,8 @@ class SnowflakeTarget:
         return await self._run(lambda connection: _shown_warehouse(connection, name))
 
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
-        """Apply a template's settings to the warehouse; other settings stay. Returns the SQL that ran. Raises InvalidInput."""
+        """Apply a template's settings to the warehouse; its other settings do not change. Returns the SQL that ran. Raises
+        InvalidInput."""
         name = self._address.warehouse
         if name is None:
             raise InvalidInput(

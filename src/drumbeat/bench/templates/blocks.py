@@ -48,7 +48,7 @@ class WarehouseBlock(TemplateBlock):
     """The Snowflake warehouse under test. Settings that are not given stay unchanged; no setting is restored after the run."""
 
     name: str | None = Field(default=None, description="a warehouse instead of the one in the URL")
-    size: WarehouseSize = Field(default=None, description="size it is given when the run starts, such as Medium")
+    size: WarehouseSize = Field(default=None, description="size that the warehouse gets when the run starts, such as Medium")
     min_clusters: Annotated[Count | None, Field(le=MOST_CLUSTERS)] = Field(
         default=None, description="lowest number of clusters"
     )
@@ -58,7 +58,7 @@ class WarehouseBlock(TemplateBlock):
     scaling_policy: Annotated[str | None, Field(pattern="(?i)^(standard|economy)$")] = Field(
         default=None, description="STANDARD or ECONOMY: how soon a cluster is added"
     )
-    resume: bool = Field(default=False, description="resume it when the run starts, if it is suspended")
+    resume: bool = Field(default=False, description="resume the warehouse when the run starts, if it is suspended")
 
 
 class TargetBlock(TemplateBlock):

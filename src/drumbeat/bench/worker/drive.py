@@ -346,5 +346,5 @@ def _warnings(little: Mapping[str, float] | None, limited: bool, marked: int, sk
     if skipped:
         found.append(never_sent(skipped))
     if marked:
-        found.append(f"in {marked} intervals operations were sent late or waited for a connection")
+        found.append(f"in {marked} intervals of about 1 s operations were sent late or waited for a connection")
     return found

@@ -199,7 +199,7 @@ class BenchWorkload:
             self._filed += len(fresh)
 
     async def _store_with_retries(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Store results, which no other process has: retry while the store is unavailable, until the worker is cancelled."""
+        """Store results. While the store is unavailable, retry until the worker is cancelled, as no other process has them."""
         while True:
             try:
                 return await write()

@@ -19,7 +19,7 @@ from drumbeat.bench.model import FindMaxState, FindMaxStatus, LoadDecision, Mode
 UNBOUNDED = 10_000  #: most connections of all workers, if the number of workers has no limit
 NARROW_ENOUGH = 0.0125  #: bisection ends when the lowest failed level is above the best level by at most this share
 PATIENCE = timedelta(seconds=30)  #: how long a step waits for connections to open; ``step_duration`` if longer
-MOST_ROUNDS = 3  #: after this many failed verifications a lower level is not verified any more
+MOST_ROUNDS = 3  #: after this many failed verifications the search bisects, instead of verifying a lower level
 
 
 def steer(view: ModeView, state: FindMaxState) -> LoadDecision:
@@ -126,7 +126,7 @@ def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether "stable" must be certain: no regular step with more connections follows that would reveal a wrong verdict."""
+    """Whether a verdict of "stable" must be certain, because no later step with more connections would reveal a wrong one."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from drumbeat.bench.model import StepFigures
 
 ASSUMED = 0.03  #: assumed standard deviation of a figure, as a share …
-WEIGHT = 2.0  #: … which counts as this many observations
+WEIGHT = 2.0  #: … which weighs as much as this many measured values
 LARGEST = 0.2  #: a larger deviation is a real change, so only this much of it counts as chance
 
 Measure = Callable[[StepFigures], float | None]  #: returns the logarithm of one figure of a step; None if not measured

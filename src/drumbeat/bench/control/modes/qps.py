@@ -118,7 +118,7 @@ def _stuck(view: ModeView, state: QpsState) -> bool:
 def _wait(view: ModeView, state: QpsState, why: str) -> LoadDecision:
     since = view.now if view.ready != state.ready else state.unsettled_since or view.now
     waiting = replace(state, ready=view.ready, unsettled_since=since, window=_window(view), settled=False)
-    return _keep(view, waiting, f"{why}: not judged")
+    return _keep(view, waiting, f"{why}: throughput is not judged")
 
 
 def _judge(view: ModeView, state: QpsState, figures: Figures) -> LoadDecision:

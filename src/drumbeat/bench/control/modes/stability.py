@@ -26,7 +26,7 @@ from drumbeat.bench.model import (
     number,
 )
 
-SURE = 2.5  #: a difference above this many standard errors is not chance; a level may be tested several times
+SURE = 2.5  #: a difference above this many standard errors is not chance; high, as a level may be tested several times
 PROMISED = 0.05  #: a search with bisection ends within this share of the true maximum
 PRECISE = 0.02  #: a figure with a standard error up to this share is precise enough to judge
 WAITING_LEAST = 1.0  #: up to this many waiting sessions are no queue: single lock waits are normal under load
@@ -264,8 +264,8 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison
 
 
 def throughput_gain(state: FindMaxState) -> LevelComparison | None:
-    """Compare the gain of throughput over that at the last stable number of connections with the smallest gain that counts as
-    growth; None if there is no lower stable number, or no throughput to compare."""
+    """Compare how much throughput grew since the last stable number of connections with the smallest growth that counts; None
+    if there is no lower stable number, or no throughput to compare."""
     prior = last_stable(state)
     if prior is None:
         return None
@@ -295,8 +295,8 @@ def _by_latency(plan: FindMaxPlan, state: FindMaxState, comparison: LevelCompari
 
 
 def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison) -> LevelVerdict | None:
-    """Return DEGRADED if throughput dropped by more than its limit, HELD (measure again) if this drop is uncertain, and None if
-    throughput did not drop that much, or if the drop is still uncertain after the last measurement that the plan allows."""
+    """Return DEGRADED if throughput certainly dropped by more than its limit, HELD (measure again) if that is uncertain. Return
+    None if it did not drop that much, or if that is still uncertain after the last measurement that the plan allows."""
     if comparison.excess <= 0:
         return None
     limit = f"limit -{plan.qps_stability_pct:g} %"
@@ -308,7 +308,7 @@ def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComp
 
 def max_standard_error(plan: FindMaxPlan, state: FindMaxState) -> float:
     """Return the largest standard error with which a figure is precise enough for a verdict. It is infinite once bisection has
-    narrowed the maximum number of connections down to 5 %, because a wrong verdict can then change the result only little."""
+    narrowed the maximum number of connections down to 5 %, because a wrong verdict then changes the result only a little."""
     if state.status is FindMaxStatus.BISECTING and state.best and state.failed:
         gap = state.failed.connections - state.best.connections
         return inf if gap <= max(1, PROMISED * state.best.connections) else PRECISE

@@ -77,7 +77,7 @@ def _own_gate(record: RunRecord) -> str | None:
     steady = quality(record)
     if steady is None or steady >= STEADY:
         return None
-    return f"{record.run.run_id} was not steady: quality {steady:.2f}, expected at least {STEADY}"
+    return f"{record.run.run_id} was not steady: steadiness of throughput {steady:.2f}, expected at least {STEADY}"
 
 
 def target_kind(record: RunRecord) -> str:

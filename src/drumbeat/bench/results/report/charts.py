@@ -182,7 +182,7 @@ def steps(record: RunRecord) -> Chart:
     if curve := _law(record):
         series.append(ChartSeries(name="fitted scalability law (USL)", points=curve, colour=6, dashed=True))
     return Chart(
-        title="Throughput by level, and the knee", unit="operations/s", series=[each for each in series if each.points],
+        title="Throughput by connections, and the knee", unit="operations/s", series=[each for each in series if each.points],
         across="connections", axis=Axis.EVEN, marks=_knees(record),
     )  # fmt: skip
 
@@ -225,7 +225,7 @@ def step_latency(record: RunRecord) -> Chart:
     ]
     values = [y for each in series for _, y in each.points if y is not None]
     return Chart(
-        title="Latency by level", unit="ms", series=series, across="connections", axis=Axis.EVEN, log=is_wide(values),
+        title="Latency by connections", unit="ms", series=series, across="connections", axis=Axis.EVEN, log=is_wide(values),
         marks=_knees(record)[:1],
     )  # fmt: skip
 

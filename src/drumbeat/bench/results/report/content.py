@@ -278,7 +278,7 @@ def _highest(values: Iterable[float | None]) -> str:
 def steps(record: RunRecord) -> ReportTable | None:
     head = ("step", "connections", "QPS", "Δ QPS", "p95", "Δ p95", "p99", "error", "outcome", "reason")
     rows = [_step(step) for step in (find_max_steps(record) or record.steps)]
-    note = "Δ QPS: against the last stable step; Δ p95: against the first step. *: verification or bisection, no regular step."
+    note = "Δ QPS: against the last stable step; Δ p95: against the first step. *: a step of verification or bisection."
     return ReportTable(head=head, rows=rows, prose=frozenset({"outcome", "reason"}), note=note) if rows else None
 
 

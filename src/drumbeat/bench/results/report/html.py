@@ -24,7 +24,7 @@ def _sections(record: RunRecord) -> list[str]:
         section("connections", "Connections and workers", drawn(charts.connections(record), charts.worker_count(record))),
         _steps(record),
         section("resources", "Resources and guardrails", drawn(charts.resources(record))),
-        section("server", "Server signals", *_server(record)),
+        section("server", "Database server", *_server(record)),
         section("errors", "Errors", table(content.errors(record))),
         section("kinds", "By kind", table(content.kinds(record))),
         section("phases", "By phase", folded("figures of each phase", content.phases(record))),
@@ -48,7 +48,7 @@ def _explanation(record: RunRecord) -> str:
         return ""
     label, warning = f'<p class="warning">{markup(found.label)}</p>', f"<p>{markup(found.warning)}</p>" if found.warning else ""
     text = "".join(f"<p>{markup(line)}</p>" for line in found.text.splitlines())
-    return section("explanation", "A language model's words", label, f"<blockquote>{text}</blockquote>", warning)
+    return section("explanation", "Explanation by a language model (AI)", label, f"<blockquote>{text}</blockquote>", warning)
 
 
 _COLOURS = {RunVerdict.PASSED: "good", RunVerdict.NO_OBJECTIVE: "", RunVerdict.PENDING: "", RunVerdict.MISSED: "warn"}

@@ -26,7 +26,9 @@ def _explanation(record: RunRecord) -> str:
         return ""
     text = "\n\n".join(f"> {plain(line)}" for line in found.text.splitlines())
     return "\n\n".join(
-        part for part in ("## A language model's words", f"*{plain(found.label)}*", text, plain(found.warning)) if part
+        part
+        for part in ("## Explanation by a language model (AI)", f"*{plain(found.label)}*", text, plain(found.warning))
+        if part
     )
 
 

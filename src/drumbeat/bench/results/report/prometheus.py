@@ -31,7 +31,8 @@ def _families(record: RunRecord) -> Iterator[Iterator[str]]:
     yield _by_kind("drumbeat_run_errors_total", "counter", "Measured operations that failed.", about, kinds, "errors")
     yield _by_kind("drumbeat_run_operations_per_second", "gauge", "Throughput of the measurement.", about, kinds, "qps")
     yield _latency(about, kinds)
-    yield _family("drumbeat_run_objective_limit", "gauge", "Limit of the objective.", _limits(record, about))
+    limits = _limits(record, about)
+    yield _family("drumbeat_run_objective_limit", "gauge", "Limit of the objective, in the unit of its measure.", limits)
     yield _family("drumbeat_run_objective_kept", "gauge", "1 if the objective was met, else 0.", _met(record, about))
     yield _family(
         "drumbeat_run_cost",

@@ -93,7 +93,7 @@ def _above(record: RunRecord, limit: RunLimit) -> str | None:
     best = best_of(record)
     if best is None:
         return None
-    return f"keep to at most {best.connections:,.0f} connections, or find out what holds the database back above them"
+    return f"keep to at most {best.connections:,.0f} connections, or find out what limits the database above that number"
 
 
 def _search(record: RunRecord, limit: RunLimit) -> str:
@@ -125,5 +125,5 @@ def _by_verdict(record: RunRecord) -> str | None:
     if judgement.verdict is RunVerdict.NO_OBJECTIVE:
         return "set objectives (slo), so that the next run passes or fails"
     if judgement.verdict is RunVerdict.PASSED and record.plan.load_mode is LoadMode.CONCURRENCY:
-        return "search for where it stops to scale (load_mode FIND_MAX_CONCURRENCY)"
+        return "search for the number of connections at which throughput stops growing (load_mode FIND_MAX_CONCURRENCY)"
     return None
