@@ -28,7 +28,7 @@ from drumbeat.store.interface import ClaimRequest
 from kit.report import Report, parser, print_table, say
 
 STORES = ("memory", "sqlite", "postgresql", "redis")
-ASKED_FOR = ("snowflake",)  #: stores that race only if they are named, since they are slow
+ASKED_FOR = ("snowflake",)  #: slow stores, which are measured only if named with --stores
 POOL = PoolId("race")
 PUSHED_AT_ONCE = 1000
 
@@ -72,7 +72,7 @@ async def finished(store: Store, jobs: int) -> int:
 
 
 async def race(url: str, processes: int, jobs: int, limit: int) -> dict[str, Any]:
-    """Run the race; returns its figures."""
+    """Let the processes claim and finish all jobs of one store; returns the figures and errors."""
     async with open_store(url, create=True) as store:
         ids = await prepare(store, jobs)
         began = time.monotonic()
@@ -105,7 +105,7 @@ def run_processes(url: str, processes: int, limit: int) -> list[list[str]]:
 
 @contextmanager
 def place(store: str, url: str | None) -> Iterator[str]:
-    """The URL of the store: the given one, or a temporary one."""
+    """Yield the URL of the store: ``url`` if given, else that of a temporary store."""
     if url is not None:
         yield url
     elif store == "memory":

@@ -1,8 +1,9 @@
-"""The heartbeats of 1,000 workers on one store: each sends a heartbeat and a sample and polls for events, once a second.
+"""Measure what the heartbeats of 1,000 workers cost one store.
 
-This is done in one call (as Drumbeat does) and, for comparison, in three calls, on SQLite and on PostgreSQL over at most 32
-connections. Latency counts from when a heartbeat was due, so delays of the store are visible. CPU is the database's: the
-server's processes for PostgreSQL; the whole client's for SQLite, which runs inside it.
+Each worker sends a heartbeat and a sample, and polls for events, once a second. It does so in one call (as Drumbeat does) and,
+for comparison, in three calls, on SQLite and on PostgreSQL over at most
+32 connections. Latency counts from when a heartbeat was due, so delays of the store are visible. CPU time is the database's: of
+the server's processes for PostgreSQL; of the whole client for SQLite, which runs inside it.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ class Result:
 
 
 def one_call(store: SqlStore) -> Beater:
-    """As Drumbeat does it: one round trip."""
+    """Return a Beater that does everything in one round trip, as Drumbeat does."""
 
     async def beat(worker: WorkerId, read_to: int, sample: Sample) -> int:
         orders = await store.membership.beat(heartbeat(worker, read_to, sample))
@@ -75,7 +76,7 @@ def one_call(store: SqlStore) -> Beater:
 
 
 def three_calls(store: SqlStore) -> Beater:
-    """The same work as three calls, each through the same driver."""
+    """Return a Beater that does the same work in three calls, through the same database driver."""
     database: Any = store.database
     database._queries["heartbeat_alone"] = _in_dialect(database, "heartbeat_alone", _HEARTBEAT)
 
@@ -117,7 +118,7 @@ def heartbeat(worker: WorkerId, read_to: int, sample: Sample) -> Heartbeat:
 
 
 def typical_sample(chance: random.Random) -> Sample:
-    """What a busy worker sends each second: a thousand operations, about a kilobyte."""
+    """Return a sample as a busy worker sends it each second: a thousand operations, in about a kilobyte."""
     latency = Histogram()
     latency.record_all([int(chance.lognormvariate(15, 0.6)) for _ in range(1000)])
     return Sample(
@@ -170,7 +171,7 @@ class Loop:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """CPU seconds used so far by these processes, or by this one if there are none."""
+    """Return the CPU seconds used so far by these processes, or by this process if there are none."""
     if not pids:
         used = resource.getrusage(resource.RUSAGE_SELF)
         return used.ru_utime + used.ru_stime

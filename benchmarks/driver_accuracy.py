@@ -1,14 +1,15 @@
-"""How accurate the driver's measurements are, against a server with known latencies and against theory.
+"""Check how accurate the driver's measurements are, against a fake server with known latencies and against theory.
 
-Percentiles of a fixed and a bimodal server, compared with the times that the server measured itself; a stall of one second in
-ten in an open loop, compared with theory; throughput × latency = connections in a closed loop; and how late operations are sent
-at 5,000 and 20,000 a second, to a server that answers at once (the driver's own delay) and to a real PostgreSQL (which competes
-for the processors).
+- Percentiles, for a server with a fixed latency and one with two latencies: compared with what the server itself measured.
+- A server that stalls for one second in ten, in an open loop: compared with the percentiles that follow from theory.
+- Throughput × latency = connections (Little's law), in a closed loop.
+- How late operations are sent at 5,000 and 20,000 a second: to a server that answers at once (the driver's own delay), and to
+  a real PostgreSQL, which competes with the driver for the processors.
 
 A reported latency includes how late the driver was woken, which depends on the machine. So the fake server has its own
-processor, as if it ran on another machine; idle-priority programs keep the other one from sleeping (a wake-up takes up to
-1 ms here); and the driving thread gets real-time priority where allowed (as root: without it the kernel lets the others finish
-a time slice of 4 ms, and a p99.9 of 20 ms reads as 24).
+processor, as if it ran on another machine. Idle-priority programs keep the other processor from sleeping (a wake-up takes up to
+1 ms here). The driving thread gets real-time priority where allowed: as root; without it, the kernel lets other programs finish
+a time slice of 4 ms, and a p99.9 of 20 ms is measured as 24.
 """
 
 import json
@@ -45,7 +46,7 @@ class FakeServer:
         self._process.communicate()
 
     def took_ms(self, seconds: float) -> dict[float, float]:
-        """End the server; percentiles of its latencies in the last ``seconds``, without the warm-up before them."""
+        """End the server. Returns percentiles of its latencies in the last ``seconds``, so without the warm-up before them."""
         self._process.terminate()
         took = json.loads(self._process.communicate()[0])
         since = took[-1][0] - seconds * 1e9
@@ -61,7 +62,7 @@ def keep_to(process: subprocess.Popen[str], processors: list[int]) -> None:
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """Idle-priority programs that keep the processors awake."""
+    """Run idle-priority programs during the ``with`` block, so that the processors do not sleep."""
     spinning = [subprocess.Popen([sys.executable, "-c", _AWAKE]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
@@ -90,7 +91,7 @@ def off(found: float, truth: float) -> float:
 
 
 def known_latencies(seconds: float) -> list[tuple[str, float, float]]:
-    """Name, reported value and true value of each percentile."""
+    """Measure servers with known latencies. Returns name, reported value and true value of each percentile."""
     rows = []
     for shape in ("fixed", "bimodal"):
         server = FakeServer(shape)
@@ -101,7 +102,10 @@ def known_latencies(seconds: float) -> list[tuple[str, float, float]]:
 
 
 def stalls(seconds: float) -> list[tuple[str, float, float]]:
-    """200 operations a second at 5 ms; one in ten is due in a stall and waits for its rest: 0.5 s at p95, 0.9 s at p99."""
+    """Measure 200 operations a second of 5 ms on a server that stalls for one second in ten.
+
+    An operation that is due in a stall waits for the rest of it: by theory, 0.5 s at p95 and 0.9 s at p99.
+    """
     server = FakeServer("stall")
     found = drive(server.url, 50, seconds, rate=200, bare=True)["response"]
     server.took_ms(seconds)
@@ -109,7 +113,7 @@ def stalls(seconds: float) -> list[tuple[str, float, float]]:
 
 
 def sent_to_no_work(report: Report, seconds: float) -> None:
-    """How late the driver itself sends: the server answers at once, on its own processor."""
+    """Measure how late the driver itself sends operations: to a server that answers at once, on its own processor."""
     for rate in (5_000, 20_000):
         server = FakeServer("instant")
         report.figures[f"open loop {rate}/s, instant server"] = _lag(drive(server.url, 64, seconds, rate=rate, bare=True))

@@ -31,7 +31,7 @@ from servers.postgres import PostgresServer, installation
 _BENCHMARKS = Path(kit.__file__).parents[1]
 COUNTS = (1, 8, 64, 256, 1000)
 QUICK_COUNTS = (8, 64)
-_TRIES = 3  #: runs of one tool until one gives a figure
+_TRIES = 3  #: how often a tool is run until a run gives a figure
 _MOST_FOR_THREADS = 256  #: beyond it Locust and sysbench take minutes to start
 
 
@@ -50,7 +50,7 @@ class Found:
 
 
 def pgbench(server: PostgresServer, connections: int, seconds: int, threads: int = 1) -> Found:
-    """Steady state: from its second progress line to its last, without connecting."""
+    """Run pgbench; measures from its second progress line to its last, so that the time to connect does not count."""
     command = [
         str(installation() / "bin" / "pgbench"),
         "-S",
@@ -96,7 +96,7 @@ def ours(server: PostgresServer, connections: int, seconds: int) -> Found:
 
 
 def two_of_ours(server: PostgresServer, connections: int, seconds: int) -> Found:
-    """Two workers, each with half of the connections."""
+    """Run two of Drumbeat's drivers, each with half of the connections."""
     url = f"{server.url('postgres')}?sslmode=disable"
     command = [sys.executable, "-m", "kit.drive_child", url, str(max(1, connections // 2)), str(seconds)]
     processes = [subprocess.Popen(command, cwd=_BENCHMARKS, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -172,7 +172,7 @@ TOOLS: dict[str, Tool] = {"pgbench": pgbench, "ours": ours, "locust": locust, "s
 
 
 def measured(tool: Tool, server: PostgresServer, connections: int, seconds: int) -> Found | None:
-    """A tool's figures; a run without one is logged and repeated, up to three times."""
+    """Run a tool and return its figures. A run without a figure is logged and repeated; None after three such runs."""
     for _ in range(_TRIES):
         try:
             return tool(server, connections, seconds)

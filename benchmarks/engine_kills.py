@@ -1,9 +1,10 @@
-"""A fleet's guarantees on engines under kill -9 and cut links: by default 200 rounds on each engine, six to a run.
+"""Check a fleet's guarantees while processes on its engine are killed and links are cut: by default 200 rounds on each engine,
+six in each run.
 
-In each run controllers scale three pools of jobs in one PostgreSQL store, whose workers have the same ids and run on an engine:
-over SSH on two hosts (network namespaces), in Docker containers, as Slurm jobs. In a round a controller or a worker is killed
-with SIGKILL, or a link is cut or the engine stands still for up to nine seconds. At the end every job must be done exactly
-once, no job affected by another pool's worker, nothing left running, no worker run twice, and no pool above its maximum.
+In each run, controllers scale three pools of jobs in one PostgreSQL store. The pools' workers have the same ids, and run on one
+engine: over SSH on two hosts (network namespaces), in Docker containers, or as Slurm jobs. In each round, a controller or a
+worker is killed (kill -9), or a link is cut or the engine is paused for up to nine seconds. At the end every job must be done
+exactly once, no job affected by another pool's worker, nothing left running, no worker run twice, no pool above its maximum.
 """
 
 import asyncio

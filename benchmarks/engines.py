@@ -24,7 +24,7 @@ CONNECTIONS = 8
 
 
 def addresses(stack: ExitStack) -> Mapping[str, str]:
-    """An empty database of each kind."""
+    """Return the URL of an empty database of each kind."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     found = {"PostgreSQL": stack.enter_context(PostgresServer()).new_database()}
     try:

@@ -1,8 +1,8 @@
-"""A tour of the engines that run here, by the ordinary commands only: five SSH hosts, Docker, Slurm, Ray.
+"""Try the engines that can run on this machine, by Drumbeat's usual commands: five SSH hosts, Docker, Slurm, Ray.
 
-On each engine: a burst of jobs, a fleet that grows and shrinks, a search for the most connections a database takes. The
-engines are real, installed and started by this script (root and Linux are needed). ``first result``: from a push to its
-result, when the engine has no worker yet; ``floor``: the time that the engine itself needs to start a program.
+On each engine: a burst of jobs, a fleet that grows and shrinks, and a search for the most connections a database takes. The
+engines are real, installed and started by this script (root and Linux are needed). In the table, ``first result`` is the time
+from a push to its result if no worker runs yet, and ``floor`` the time that the engine itself needs to start a program.
 """
 
 import sys
@@ -15,7 +15,7 @@ from e2e.engine_tour import TourFigures, tour
 from kit.report import Report, parser, print_table, say
 
 FLOORS = {"ssh": 0.5, "docker": 1.1, "slurm": 2.0, "ray": 5.0}  #: seconds
-AIM = 0.5  #: seconds that ours may add
+AIM = 0.5  #: goal: at most this many seconds more than the floor
 
 
 def toured(name: str) -> TourFigures:

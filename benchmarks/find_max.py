@@ -1,10 +1,10 @@
-"""Whether find-max gives repeatable answers, and pgbench's: five searches on a real PostgreSQL for each of three loads.
+"""Check that find-max gives the same answer each time, and the same as pgbench, by five searches of a PostgreSQL for each load.
 
 slots: a lookup holds one of 25 advisory locks for 10 ms. So the server can run 25 at a time: the right answer is known, and
-depends little on the machine's other load. cpu: a lookup takes a millisecond, as on a disk or a network, and only the
-processors limit it, which server, client and orchestrator share. writes: pgbench's simple-update (-N), with log flushes as slow
-as on a slow disk (commit_delay), so that sessions commit in groups: before and after each search pgbench is run at every level
-of the search, and the knee of its curve is compared with ours.
+depends little on other programs on the machine. cpu: a lookup takes a millisecond, as on a disk or a network, and is limited
+only by the processors, which server, client and orchestrator share. writes: pgbench's simple-update (-N), with log flushes as
+slow as on a slow disk (commit_delay), so that sessions commit in groups. Before and after each search of this load, pgbench is
+run with every number of connections of the search, and the knee of its curve is compared with find-max's answer.
 
 Each search is a whole run through the orchestrator: steps up, verification, bisection to the knee (writes: only steps).
 """
@@ -46,7 +46,7 @@ class Search:
 
     @property
     def levels(self) -> list[int]:
-        """The levels of a search without bisection."""
+        """The levels (numbers of connections) of a search without bisection."""
         return list(range(self.start, self.most + 1, self.increment))
 
 
@@ -144,7 +144,7 @@ async def _pgbench(server: PostgresServer, url: str, how: Search) -> Curve:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Relative difference between the largest and the smallest value."""
+    """Return the relative difference between the largest and the smallest value."""
     return max(values) / min(values) - 1 if min(values) > 0 else float("inf")
 
 

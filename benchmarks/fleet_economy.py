@@ -1,15 +1,21 @@
-"""Cost and wait of our policies, a fixed size chosen in hindsight, and the rules of three other autoscalers.
+"""Compare cost and waiting times of Drumbeat's scaling rules, of a fixed number of workers chosen in hindsight, and of rules of
+three other autoscalers.
 
 python benchmarks/fleet_economy.py [--load "azure code"] [--lag 120] [--rule lag_aware] [--hours 24] [--tune]
 
-Each load is run at spawn lags of 10, 120 and 600 s, cold (no workers, nothing learned) and warm (the same load a second time).
-Cost is paid worker-hours, including starts and the beat until a worker is gone. "fixed" is the smallest fixed size, chosen with
-knowledge of the whole load, whose 95th percentile of waits is no longer than the rule's; "over" is the rule's cost divided by
-that size's. "short" is the share of workers that lived for less than two spawn lags. "lag_aware, told" is given the mean
-service time (expected_service). "queue_ratio" is the default of the earlier RunPod orchestrator. A policy can be cheap by
-letting jobs wait: read both columns.
+Each load is simulated with spawn lags (times to start a worker) of 10, 120 and 600 s, cold (no workers, nothing learned) and
+warm (the same load a second time). Cost is paid worker-hours: starts count, and so does the time until a worker is really gone.
+The columns and rules:
 
---tune prints for each load the constant of lag_aware that is best on all other loads (leave one trace out).
+- "fixed": the smallest fixed number of workers whose 95th percentile of waits is no longer than the rule's; it is chosen with
+  knowledge of the whole load. "over": the rule's cost divided by the cost of this number.
+- "short": the share of workers that lived for less than two spawn lags.
+- "lag_aware, told": the rule lag_aware, told the mean service time (expected_service).
+- "queue_ratio": the default rule of the earlier RunPod orchestrator.
+
+A rule can be cheap because it lets jobs wait, so compare both cost and waits.
+
+--tune prints for each load the constant of lag_aware that is best on all other loads (leave one out).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +36,7 @@ from kit.report import Report, parser, print_table, say
 
 MOST = 1000
 LAGS = (10, 120, 600)
-ALLOWED = 1.10  #: cost relative to the fixed size's
+ALLOWED = 1.10  #: the highest cost of lag_aware that is good, relative to the cost of the fixed size
 SHORT = 0.10  #: share of workers that may live for less than two lags
 #: Values that --tune compares: work that a new worker must find in the backlog, in units of the cost of a restart.
 CHOICES = {f"MIN_RESTARTS={value:g}": value for value in (0.5, 1.0, 2.0)}
@@ -97,7 +103,7 @@ def _choose(choice: str) -> None:
 
 
 def judged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Cases in which lag_aware costs too much compared with the fixed size, or its workers live too briefly."""
+    """Return the cases in which lag_aware costs too much compared with the fixed size, or its workers live too briefly."""
     mine = [row for row in rows if row["rule"].startswith("lag_aware")]
     return {
         "compared": len(mine),
@@ -113,7 +119,7 @@ def _named(row: Mapping[str, Any], figure: str) -> str:
 
 
 def left_out(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each load: the choice with the least excess cost on all other loads, and its result on this one."""
+    """Return for each load the choice with the least excess cost on all other loads, and its result on this load."""
     return [_held_out(rows, name) for name in dict.fromkeys(row["load"] for row in rows)]
 
 
@@ -132,7 +138,7 @@ def _held_out(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _excess(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Mean excess over the fixed size's cost. A lower cost on one load does not offset an excess on another."""
+    """Return the mean excess over the fixed size's cost. A lower cost on one load does not offset an excess on another."""
     return fmean([max(row["over"] - 1, 0.0) for row in rows]) if rows else 0.0
 
 

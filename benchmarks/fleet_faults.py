@@ -45,7 +45,7 @@ class Totals:
     tight: int = 0  #: runs in which a ceiling limits the fleet
     spent_most: int = 0  #: those of them in which at least half of the ceiling was spent
     excused: int = 0  #: runs in which a ceiling was exceeded while no controller could prevent it
-    worst: float = -1.0  #: largest distance above a ceiling in the other runs, in granules
+    worst: float = -1.0  #: how far a ceiling was exceeded at most in the other runs, in billing granules
     met: Counter[str] = field(default_factory=Counter)
     failed: dict[int, list[str]] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class Totals:
             say(f"seed {verdict.seed}: {'; '.join(verdict.wrong)}")
 
     def broken(self, promise: str) -> int:
-        """In how many runs a guarantee was broken."""
+        """Return in how many runs a guarantee was broken."""
         return sum(any(each.startswith(promise) for each in wrong) for wrong in self.failed.values())
 
 

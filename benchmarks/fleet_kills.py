@@ -1,4 +1,4 @@
-"""The fleet's guarantees under kill -9: by default 100 runs of real controllers and workers on this machine.
+"""Check the fleet's guarantees while real controllers and workers on this machine are killed (kill -9): by default 100 runs.
 
 In each run controllers scale three pools of jobs in one SQLite store, whose workers have the same ids, at two beats a second
 and with short timeouts. Controllers and workers are killed with SIGKILL at random moments, and controllers are restarted. At

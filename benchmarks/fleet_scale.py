@@ -1,9 +1,10 @@
-"""How long a fleet's decision takes, and a whole beat on SQLite and PostgreSQL, with 100 to 10,000 workers.
+"""Measure how long a fleet's decision takes, and a whole beat on SQLite and PostgreSQL, with 100 to 10,000 workers.
 
 python benchmarks/fleet_scale.py [--quick]
 
-Half of the workers are busy, ten jobs are queued for each. Goal: decide() in 20 ms at 10,000 workers and 100,000 queued jobs.
-A whole beat reads workers and queue, decides, and writes its row with the view; the provider is a fake that lists all workers.
+Half of the workers are busy, and ten jobs are queued for each. Goal: decide() takes at most 20 ms with 10,000 workers and
+100,000 queued jobs. A whole beat reads workers and queue, decides, and stores what it saw and decided; the provider is a fake
+that lists all workers.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ def name(n: int) -> WorkerId:
 
 
 def view_of(workers: int, thresholds: Thresholds) -> FleetView:
-    """All workers ready, every second one busy, ten jobs queued for each."""
+    """Make the view for a decision: all workers ready, every second one busy, ten jobs queued for each."""
     row = Worker(
         pool_id=POOL, worker_id=name(0), slot=0, status=WorkerStatus.ACTIVE, created_at=NOW, ready_at=NOW, heartbeat_at=NOW
     )
@@ -67,7 +68,7 @@ def view_of(workers: int, thresholds: Thresholds) -> FleetView:
 
 
 def time_decide(workers: int, times: int) -> float:
-    """Milliseconds of one decision: the median of several."""
+    """Return how many milliseconds one decision takes: the median of several."""
     view, took = view_of(workers, PATIENT), []
     for _ in range(times):
         began = time.perf_counter()
@@ -99,7 +100,7 @@ async def enlist(plane: ControlPlane, spawner: FakeSpawner, n: int, workers: int
 
 
 async def time_beats(url: str, workers: int, times: int, folder: Path) -> float:
-    """Milliseconds of a whole beat: the median of several, without the first, which has no learned state."""
+    """Return how many milliseconds a whole beat takes: the median of several, without the first, which has no learned state."""
     spawner = FakeSpawner(SystemClock())
     async with open_control_plane(Settings(store=url, state_dir=folder), create=True) as plane:
         await populate(plane, spawner, workers)

@@ -1,7 +1,7 @@
-"""Whether QPS mode holds its target: 2,000 point lookups a second on a real PostgreSQL for a minute.
+"""Check that QPS mode holds its target: 2,000 point lookups a second on a real PostgreSQL for a minute.
 
-A whole run through the orchestrator with one worker: it starts with one connection and finds the number it needs. Counted are
-the worker's one-second intervals, as it measured them. Client, orchestrator and database share this machine.
+This is a whole run through the orchestrator, with one worker: it starts with one connection and finds the number it needs. The
+worker's one-second intervals are counted, as the worker measured them. Client, orchestrator and database share this machine.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from kit.report import Report, parser, print_table, say
 from kit.runs import BUSY_HOST, conduct, open_plane, prepared
 from servers.postgres import PostgresServer
 
-NEAR = 0.05  #: of the target
+NEAR = 0.05  #: a second counts as on target if its throughput differs by at most this share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def document(url: str, target: float, seconds: float) -> dict[str, Any]:
 
 
 def measured(record: RunRecord) -> list[WorkerSecond]:
-    """The intervals completely within the measurement; those at its ends are shared with other phases."""
+    """Return the intervals completely within the measurement; those at its ends also contain parts of other phases."""
     began = record.run.warmup_ended_at
     assert began is not None
     assert record.origin is not None

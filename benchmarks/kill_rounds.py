@@ -1,14 +1,16 @@
 """Kill (kill -9) or pause workers at random moments while they run jobs, and replace them.
 
-Real workers with short leases, of three pools in one store whose workers have the same ids. In a round jobs are pushed to each
-pool (of a hundred, ten fail once, four always, one kills its worker); after a random delay a worker is killed or, one time in
-four, paused for longer than its lease and resumed while other workers have its jobs. At the end every job must be done exactly
-once, by its last claim, or poisoned at its limit; jobs and their recorded attempts must agree; no job may be affected by
-another pool's worker; and no late result may be accepted, of which one is provoked. On the memory store a worker is a task:
-killing it cuts its connection to the store and cancels the task. With --unfenced late results are accepted: the check must
-detect that. With --workflows each pool gets a workflow of 50 jobs in a round: no job may begin before its parents have ended,
-and each callback must be done once or poisoned at its limit like any other job; no durable step may run again after it
-has finished; the workflow of a pool begins after that of the pool before.
+Three pools in one store have real workers with short leases and the same ids. In each round, jobs are pushed to each pool: of a
+hundred jobs, ten fail once, four always fail, and one kills its worker. After a random delay a worker is killed. One time in
+four it is instead paused for longer than its lease, and resumed while other workers have its jobs.
+
+At the end every job must be done exactly once, by its last claim, or poisoned at its limit; jobs and their recorded attempts
+must agree; no job may be affected by another pool's worker. The test provokes a late result, which the store must refuse. On
+the memory store a worker is a task: killing it cuts its connection to the store and cancels the task.
+
+With --unfenced late results are accepted, and the check must detect that. With --workflows each pool gets a workflow of 50 jobs
+in each round, which begins after that of the pool before. Then no job may begin before its parents have ended; each callback
+must be done once or poisoned at its limit, like any other job; and no durable step may run again after it has finished.
 
 python benchmarks/kill_rounds.py --stores postgresql --rounds 200
 """
@@ -37,7 +39,7 @@ WORKERS, JOBS = 2, 5  #: of each pool
 LEASE = 0.9  #: seconds
 _LIMITS = thresholds(heartbeat=0.4, lost=20)  #: seconds; on a busy machine a worker may wait long for SQLite
 _TRIES = 5  #: attempts to provoke a late result, without fencing
-_REAP_EVERY = 5  #: rounds; in between workers take over expired jobs
+_REAP_EVERY = 5  #: rounds between two calls of reap; in between, workers take over expired jobs themselves
 
 
 class Frozen:
@@ -58,7 +60,7 @@ class Frozen:
 
 
 async def one_round(soaks: Sequence[Soak], frozen: Mapping[PoolId, Frozen], *, workflows: bool) -> str:
-    """Push to all pools, wait a moment, kill or pause a worker of one pool; returns which."""
+    """Push jobs to all pools, wait a moment, then kill or pause a worker of one pool. Returns ``kill`` or ``freeze``."""
     chance = soaks[0].chance
     before: list[JobId] = []
     for soak in soaks:
@@ -83,7 +85,7 @@ async def one_round(soaks: Sequence[Soak], frozen: Mapping[PoolId, Frozen], *, w
 
 
 async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool, workflows: bool = False) -> dict[str, Any]:
-    """All rounds on one store; returns the figures and faults of all its pools."""
+    """Run all rounds on one store; returns the figures and faults of all its pools."""
     began, struck = time.monotonic(), []
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(url, create=True))
@@ -117,7 +119,7 @@ def together(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def place(store: str, folder: Path) -> Iterator[str]:
-    """The URL of an empty store."""
+    """Yield the URL of an empty store."""
     if store == "memory":
         yield "memory:"
     elif store == "sqlite":

@@ -22,7 +22,7 @@ _COUNT = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'drumbe
 
 
 async def hold(server: PostgresServer, workers: int, each: int, seconds: float) -> dict[str, Any]:
-    """Drive from ``workers`` processes at once, and count the server's sessions meanwhile."""
+    """Generate load from ``workers`` processes at once, and count the server's sessions meanwhile."""
     url = f"{server.url('postgres')}?sslmode=disable"
     command = [sys.executable, "-m", "kit.drive_child", url, str(each), str(seconds)]
     processes = [

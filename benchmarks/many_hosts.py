@@ -1,4 +1,4 @@
-"""5,000 connections over 10 workers on 5 hosts against one PostgreSQL behind PgBouncer, for a minute, by the ordinary command.
+"""Hold 5,000 connections to one PostgreSQL behind PgBouncer for a minute, with 10 workers on 5 hosts and the usual commands.
 
 Each host is a network namespace of this machine with an SSH server; PostgreSQL, PgBouncer and the store are on a sixth. Root
 and Linux are needed. PgBouncer is in session mode, because the driver prepares its statements.

@@ -1,9 +1,9 @@
-"""How long one whole beat of a run's orchestrator takes (lease, observe, decide, act), with SQLite and PostgreSQL as its store.
+"""Measure how long a beat of a run's orchestrator takes (lease, observe, decide, act), with SQLite and PostgreSQL as its store.
 
-Twenty real workers on this machine put a light load on PostgreSQL at one beat a second. Then 1 to 100 simulated workers: a
-separate process writes the rows of busy workers with four kinds of operations each, in a run in QPS mode, whose orchestrator
-evaluates the last interval every few beats. Those beats are reported separately. That process and the store share this machine
-with the orchestrator.
+First, twenty real workers on this machine put a light load on PostgreSQL, at one beat a second. Then 1 to 100 workers are
+simulated: a separate process writes the rows of busy workers with four kinds of operations each. Their run is in QPS mode,
+so every few beats the orchestrator evaluates the last interval; these beats are reported separately. The writing process and
+the store share this machine with the orchestrator.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ def document(url: str, seconds: float) -> dict[str, Any]:
 
 
 async def real(store: str, server: PostgresServer, seconds: float, folder: Path) -> Conducted:
-    """A whole run with real workers."""
+    """Conduct a whole run with real workers."""
     url = await prepared(server.new_database(), "select-only", 1)
     async with open_plane(store, folder) as plane:
         return await conduct(plane, document(url, seconds))
@@ -111,7 +111,7 @@ async def fed(url: str, run_id: RunId, workers: int) -> AsyncIterator[None]:
 
 
 async def simulated(url: str, workers: int, seconds: float, profile: cProfile.Profile | None = None) -> list[BeatReport]:
-    """Beats of a run with simulated workers, for ``seconds`` after all of them are active."""
+    """Return the beats of a run with simulated workers, during ``seconds`` after all workers are active."""
     clock = SystemClock()
     async with open_store(url, create=True) as store, FakeSpawner(clock) as spawner:
         service = Orchestrator(store, spawner, clock, "orchestrator", unwatched)
@@ -198,7 +198,7 @@ def plot(found: Mapping[str, Beats], counts: Sequence[int], stores: Sequence[str
 
 
 async def profiled(workers: int, seconds: float) -> None:
-    """Profile the beats, to standard error."""
+    """Profile the beats, and print the profile to standard error."""
     profile = cProfile.Profile()
     with tempfile.TemporaryDirectory() as folder:
         await simulated(f"sqlite:///{folder}/store.db", workers, seconds, profile)

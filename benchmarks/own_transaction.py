@@ -1,8 +1,8 @@
-"""Kills -9 processes between a write of their own and the commit; prints whether a push or a completion was half done.
+"""Kill processes (kill -9) between a write of their own and the commit; print whether a push or a completion was half done.
 
-Each process repeats a transaction that inserts a row and pushes a job, or inserts a row and completes the job it has claimed.
-It is killed after both statements, before the commit. Then each row must have its job, and each done job exactly one row. At
-the end the jobs of killed processes are taken back and completed by another process.
+Each process repeats a transaction: either it inserts a row and pushes a job, or it inserts a row and completes the job that it
+has claimed. It is killed after both statements, before the commit. Then each row must have its job, and each done job exactly
+one row. At the end the jobs of killed processes are taken back and completed by another process.
 
 python benchmarks/own_transaction.py --rounds 100
 python benchmarks/own_transaction.py --rounds 100 --stores postgresql --url postgresql://me@localhost/scratch
@@ -39,7 +39,7 @@ Stop = Callable[[int], None]
 
 @contextmanager
 def transaction(url: str) -> Iterator[Any]:
-    """A connection whose transaction is committed at the end of the block."""
+    """Yield a connection whose transaction is committed at the end of the ``with`` block."""
     if url.startswith("postgresql"):
         with psycopg.connect(url) as in_postgres:
             yield in_postgres
@@ -115,7 +115,7 @@ async def prepare(url: str, jobs: int) -> None:
 
 
 async def half_done(url: str) -> tuple[int, int]:
-    """How many rows have no job, or jobs no row: of pushes and of completions."""
+    """Return how many rows have no job or jobs no row: one count for pushes, one for completions."""
     async with drumbeat.connect(url, create=False) as db:
         pushed = Counter(job.payload for job in await db.pool(PUSHED).list(limit=100_000))
         done = Counter(job.payload for job in await db.pool(WORKED).list(statuses=[JobStatus.DONE], limit=100_000))
@@ -144,7 +144,7 @@ async def finish(url: str, jobs: int) -> dict[str, int]:
 
 
 def rounds(url: str, number: int, chance: random.Random) -> dict[str, int]:
-    """Kill as many processes that push, and as many that work."""
+    """Kill ``number`` processes that push jobs, and ``number`` that complete jobs; returns the faults found."""
     jobs = number * (MOST_BEFORE + 1)
     asyncio.run(prepare(url, jobs))
     half = [0, 0]
@@ -159,7 +159,7 @@ def rounds(url: str, number: int, chance: random.Random) -> dict[str, int]:
 
 @contextmanager
 def place(store: str, url: str | None) -> Iterator[str]:
-    """The URL of the store: the given one, or a temporary one."""
+    """Yield the URL of the store: ``url`` if given, else that of a temporary store."""
     if store == "sqlite":
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{folder}/jobs.db"

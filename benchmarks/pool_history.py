@@ -1,13 +1,13 @@
-"""What a long history costs: check, status, explain, claim, push and the start of a worker, in a pool with millions of finished
-jobs and thousands of ended workers with their events, compared with an empty pool; and how long pushes wait while a million
-rows are pruned.
+"""Measure what a long history costs: compare operations of a pool with millions of finished jobs and thousands of ended workers
+with those of an empty pool, and time pushes while a million rows are pruned.
 
 python benchmarks/pool_history.py [--quick] [--stores sqlite postgresql redis] [--jobs 2000000] [--workers 50000]
 
-Both pools have a hundred waiting jobs. Operations alternate between the empty and the full pool; ratios are those of the
-medians. Then one process pushes a job every few milliseconds while another prunes half of the finished jobs. The history is
-written by bulk statements. Goals: every ratio at most 3, and no push over 100 ms; on a busy machine a push may wait longer for
-a processor, so the time without that is reported too (longest_on_cpu_ms).
+The operations are check, status, explain, claim, push and the start of a worker. Both pools have a hundred waiting jobs.
+Operations alternate between the empty and the full pool; ratios are those of the medians. Then one process pushes a job every
+few milliseconds while another prunes half of the finished jobs. The history is written by bulk statements. Goals: every ratio
+at most 3, and no push over 100 ms. On a busy machine a push may wait longer for a processor, so its time without that wait is
+reported too (longest_on_cpu_ms).
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class Scene:
         await self.store.queue.settle(ME, [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE) for job in self._held])
 
     async def start(self) -> None:
-        """A worker joins, reads the instructions for it, and leaves."""
+        """Start a worker: it joins the pool, reads the instructions for it, and leaves."""
         name = WorkerId(f"late-{time.time_ns()}")
         who = JoinRequest(pool_id=POOL, worker_id=name, slot=0, instance="i", host="h", pid=1)
         await self.store.membership.join(who)
@@ -123,7 +123,7 @@ class Scene:
 
 
 async def measured(empty: Scene, full: Scene, rounds: int) -> dict[str, tuple[float, float]]:
-    """The median of each operation in both pools, without the first round, which connects and prepares statements."""
+    """Return each operation's median time in both pools, without the first round, which connects and prepares statements."""
     took: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in empty.operations()}
     for n in range(rounds + 1):
         for name, found in took.items():
@@ -174,7 +174,7 @@ def _values(names: Sequence[str]) -> dict[str, Any]:
 
 
 def push_on_and_on(url: str, ready: Event, over: Event, answer: Any) -> None:
-    """Runs in another process: push job after job, and measure each push and its wait for a processor."""
+    """Push job after job, and measure each push and its wait for a processor. Runs in another process."""
 
     async def work() -> tuple[list[tuple[float, float]], int]:
         took: list[tuple[float, float]] = []
@@ -198,13 +198,13 @@ def push_on_and_on(url: str, ready: Event, over: Event, answer: Any) -> None:
 
 
 def waited_for_cpu() -> float:
-    """Seconds that the threads of this process waited for a processor; 0 if the system does not report it."""
+    """Return the seconds that the threads of this process waited for a processor; 0 if the system does not report it."""
     files = Path("/proc/self/task").glob("*/schedstat")
     return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
 
 async def pushed_during(url: str, work: Callable[[], Awaitable[Any]]) -> tuple[dict[str, float], Any]:
-    """The durations of another process's pushes during ``work``, and the result of ``work``."""
+    """Return the durations of another process's pushes while ``work`` runs, and the result of ``work``."""
     fresh = multiprocessing.get_context("spawn")
     ready, over = fresh.Event(), fresh.Event()
     here, there = fresh.Pipe(duplex=False)
@@ -265,7 +265,7 @@ async def pruning(url: str, store: Store, seconds: float | None) -> dict[str, An
 
 @contextmanager
 def places(name: str, within: Path | None) -> Iterator[tuple[str, str]]:
-    """Two empty stores of one kind."""
+    """Yield the URLs of two empty stores of one kind."""
     with ExitStack() as stack:
         if name == "sqlite":
             folder = stack.enter_context(tempfile.TemporaryDirectory(dir=within))

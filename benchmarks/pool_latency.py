@@ -1,9 +1,12 @@
-"""How soon a pushed job runs, and what an idle worker costs.
+"""Measure how soon a pushed job runs, and what an idle worker costs.
 
-Ephemeral: a push fires the subprocess trigger, which starts a checker, which starts a worker, which calls the handler; measured
-from before the push to the handler's first line. Kept warm: the same with keep_warm_seconds in the trigger, so that all pushes
-but the first find a fork server. Warm: the same with drumbeat pool forkserver. Waiting: a push wakes an idle, long-lived
-worker. Idle cost: the statements that a waiting worker sends to PostgreSQL, heartbeats included, counted in the server's log.
+- Ephemeral: a push fires the subprocess trigger, which starts a checker, which starts a worker, which calls the handler. The
+  time counts from before the push to the handler's first line.
+- Kept warm: the same with keep_warm_seconds in the trigger, so that all pushes but the first find a running fork server.
+- Warm: the same with ``drumbeat pool forkserver`` running.
+- Waiting: a push wakes an idle, long-lived worker.
+- Idle cost: the statements that a waiting worker sends to PostgreSQL, heartbeats included, counted in the server's log.
+
 Goals: 300 ms at the 95th percentile, 50 ms for a wake-up on PostgreSQL, one statement in five seconds.
 """
 
@@ -40,7 +43,7 @@ _TRIGGERS = """triggers:
 
 
 async def one(pool: Pool) -> float:
-    """Seconds from a push to the start of its handler."""
+    """Push a job; returns the seconds from the push to the start of its handler."""
     began = time.time()
     job_id = await pool.push({})
     while (job := await pool.job(job_id)).status is not JobStatus.DONE:
@@ -51,7 +54,7 @@ async def one(pool: Pool) -> float:
 
 
 async def ephemeral(url: str, count: int) -> list[float]:
-    """No worker runs at a push; the worker it starts exits before the next push."""
+    """Push jobs while no worker runs; the worker that a push starts exits before the next push. Returns the seconds of each."""
     async with drumbeat.connect(url, triggers=True) as db:
         pool = db.pool(POOL)
         await pool.create(exist_ok=True, mode="once", handlers={"": "noop_handler:noop"})
@@ -66,7 +69,7 @@ async def ephemeral(url: str, count: int) -> list[float]:
 
 @contextmanager
 def fork_server(url: str) -> Iterator[None]:
-    """A running fork server for the state folder."""
+    """Run a fork server for the state folder during the ``with`` block."""
     command = [sys.executable, "-m", "drumbeat", "pool", "forkserver"]
     server = subprocess.Popen(command, env={**os.environ, "DRUMBEAT_STORE": url})
     try:
@@ -92,7 +95,7 @@ def kept_warm(folder: Path) -> Iterator[None]:
 
 
 async def woken(url: str, count: int) -> list[float]:
-    """Seconds from each push to its handler, with an idle worker."""
+    """Push jobs to an idle worker; returns the seconds from each push to its handler."""
     async with drumbeat.connect(url) as db:
         pool, found = db.pool(POOL), list[float]()
         for _ in range(count):
@@ -103,7 +106,7 @@ async def woken(url: str, count: int) -> list[float]:
 
 @contextmanager
 def waiting_worker(url: str) -> Iterator[None]:
-    """A long-lived worker process that has joined the pool."""
+    """Run a long-lived worker process during the ``with`` block, which begins once the worker has joined the pool."""
     command = [sys.executable, "-m", "drumbeat", "pool", "work", POOL, "--handler", "noop_handler:noop"]
     worker = subprocess.Popen(command, env={**os.environ, "DRUMBEAT_STORE": url})
     try:
@@ -122,7 +125,7 @@ async def _joined(url: str) -> None:
 
 
 def idle_statements(server: PostgresServer, seconds: float) -> float:
-    """Statements per hour that an idle worker sends, without its start."""
+    """Return how many statements per hour an idle worker sends; those of its start do not count."""
     url = server.new_database()
     asyncio.run(_prepared(url))
     with waiting_worker(url):
@@ -144,7 +147,7 @@ def _statements(server: PostgresServer) -> int:
 
 @contextmanager
 def folder_of_its_own() -> Iterator[Path]:
-    """A temporary working directory with the handler and the triggers, for this process and its children."""
+    """Work in a temporary folder with the handler and the triggers, for this process and its children."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "noop_handler.py").write_text(_HANDLER)
@@ -160,7 +163,7 @@ def folder_of_its_own() -> Iterator[Path]:
 
 @contextmanager
 def places(stores: Sequence[str], folder: Path) -> Iterator[dict[str, list[str]]]:
-    """Two empty stores of each kind."""
+    """Yield the URLs of two empty stores of each kind."""
     found: dict[str, list[str]] = {}
     with PostgresServer() as postgres, RedisServer() as redis:
         if "postgresql" in stores:

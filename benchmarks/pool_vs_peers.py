@@ -25,7 +25,7 @@ from kit.report import Report, median, parser, print_table, say
 
 STORES = ("postgresql", "sqlite", "redis")
 PARTS = ("push one", "push 1000", "push 100", "work", "client µs per job")
-AIMS: Mapping[tuple[str, str, str], float] = {  #: minimum ratio of ours to the peer's
+AIMS: Mapping[tuple[str, str, str], float] = {  #: goal: the least ratio of Drumbeat's throughput to the other queue's
     ("postgresql", "pgqueuer", "work"): 1.3,
     ("postgresql", "pgqueuer", "push one"): 2.0,
     ("postgresql", "pgqueuer", "push 1000"): 3.0,
@@ -37,7 +37,7 @@ Runs = Mapping[Contender, Sequence[Found]]
 
 
 def best_settings(place: Places, contenders: Sequence[Contender], share: float) -> dict[Contender, int | str]:
-    """The fastest setting of each queue, or its first if ``share`` is 0."""
+    """Return the fastest setting of each queue, or its first setting if ``share`` is 0."""
     return {each: _best(place, each, share) if share else each.settings[0] for each in contenders}
 
 
@@ -52,7 +52,7 @@ def _best(place: Places, contender: Contender, share: float) -> int | str:
 
 
 def _run(place: Places, contender: Contender, setting: int | str, share: float) -> Found:
-    """One run in an empty database; returns nothing if it failed, and logs why."""
+    """Run a queue once in an empty database. If the run fails, logs why and returns nothing."""
     with place.empty(contender) as url:
         try:
             return contender.run(contender.course(url, setting, share))
@@ -130,7 +130,7 @@ def plot(found: Runs, file: Path) -> None:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--stores", nargs="*", choices=STORES, default=list(STORES))
-    options.add_argument("--peers", nargs="*", help="only these, besides ours")
+    options.add_argument("--peers", nargs="*", help="only these other queues")
     options.add_argument("--repeats", type=int)
     options.add_argument("--no-sweep", action="store_true", help="use the default setting of each")
     options.add_argument(

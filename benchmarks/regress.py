@@ -1,14 +1,15 @@
-"""Error rates of ``bench regress``: pairs of equal runs of 30 s, and pairs whose second run is truly 10 % slower.
+"""Measure the error rates of ``bench regress`` with pairs of equal runs of 30 s, and pairs whose second run is 10 % slower.
 
 Each round is three whole runs on a real PostgreSQL: the same load twice, then one in which every operation takes 1 / 0.9 as
-long. The second and the third are compared with the first: an alarm for the second is an error, no alarm for the third too. An
-alarm is a warning or a regression of any figure. wait: an operation waits 200 ms, as for another service, so that other load
-on the machine has little effect. cpu: it computes, and shares the processors with everything else.
+long. The second and the third run are compared with the first. An alarm is a warning or a regression of any figure: an alarm
+for the second run is an error, and so is no alarm for the third. In the load "wait" an operation waits 200 ms, as
+for another service, so that other programs on the machine have little effect. In the load "cpu" it computes, and shares the
+processors with all other programs.
 
-Then the same is done with many simulated runs that vary like the measured ones, from second to second, between neighbouring
-seconds and from run to run, and with some that vary as on quiet and less quiet machines. ``--made-up`` runs only this part,
-``--save FILE`` stores the series of every run, and ``--replay FILE`` evaluates them again without a database. Measured rates
-are meaningful only if nothing else uses the machine: another program that takes a tenth of it is a change of 10 %.
+Then the same is done with many simulated runs, which vary like the measured ones: from second to second, between neighbouring
+seconds and from run to run. Some vary as on quieter and on busier machines. ``--made-up`` does only this part, ``--save FILE``
+stores the series of every run, and ``--replay FILE`` evaluates them again without a database. Measured rates are meaningful
+only if nothing else uses the machine: another program that takes a tenth of it is a change of 10 %.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from kit.report import Report, parser, print_table, say
 from kit.runs import BUSY_HOST, conduct, open_plane, prepared
 from servers.postgres import PostgresServer
 
-SLOWER = 0.9  #: of the throughput
+SLOWER = 0.9  #: throughput of a round's third run, as a share of the first run's
 SECONDS = 30
 MOST_ALARMS, LEAST_FOUND = 1 / 40, 0.8
 MADE_UP = 200  #: simulated pairs of each kind; 40 with --quick
@@ -93,7 +94,7 @@ def series(record: RunRecord) -> Series:
 
 
 async def measure(load: str, rounds: int, together: int) -> list[Round]:
-    """All rounds, ``together`` of them in parallel."""
+    """Run all rounds, ``together`` of them in parallel."""
     with PostgresServer(max_connections=300) as server, tempfile.TemporaryDirectory() as folder:
         url = await prepared(server.new_database(), "select-only", 1)
         async with open_plane(f"sqlite:///{folder}/store.db", Path(folder)) as plane:

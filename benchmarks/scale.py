@@ -1,9 +1,9 @@
-"""How far one store and one host reach: the figures behind docs/scale.md, measured here, and computed for larger fleets.
+"""Find how far one store and one host reach: the figures behind docs/scale.md, measured here and computed for larger fleets.
 
 Measured on this machine: memory and queries per second of a bench worker with 1,000 connections; the database's CPU for a
-worker's heartbeat (1,000 workers, one a second); jobs per second that a store takes and hands out; a fleet's beat with 1,000
-workers. Then computed, by proportion alone, for 1,000 workers, 100,000 connections and 10 million jobs a day. Everything shares
-this machine's cores, clients too, so the figures are a lower bound.
+worker's heartbeat (1,000 workers, one a second); jobs per second that a store accepts and hands out; a fleet's beat with 1,000
+workers. Then computed, by proportion alone: what 1,000 workers, 100,000 connections and 10 million jobs a day need. Everything,
+clients too, shares this machine's cores, so the figures are a lower bound.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from kit.report import Report, median, parser, print_table, say
 from servers.postgres import PostgresServer, installation
 
 WORKERS, CONNECTIONS, JOBS_A_DAY = 1_000, 100_000, 10_000_000
-PEAK = 5  #: how much more than on average is pushed in the busiest hour
-USABLE = 0.5  #: of a core or of memory; the rest is reserve
+PEAK = 5  #: jobs pushed in the busiest hour, as a multiple of the average hour
+USABLE = 0.5  #: share of a core, and of memory, that is used; the rest is reserve
 HOST_GB = 32  #: memory of the host in the example
 BENCH_HEARTBEAT, POOL_HEARTBEAT = 1.0, 30.0  #: seconds between heartbeats
 DAY = 86_400
@@ -102,7 +102,7 @@ def tell_measured(found: Measured) -> None:
 
 
 def computed(found: Measured) -> Mapping[str, float]:
-    """Scale the figures by proportion."""
+    """Compute the figures of larger fleets from the measured ones, by proportion."""
     beat_us = found.heartbeat_us["postgresql"]
     peak = JOBS_A_DAY / DAY * PEAK
     kilobytes = found.worker_mb / found.each * 1000

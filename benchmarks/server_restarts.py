@@ -1,8 +1,8 @@
 """Kill the store's server (kill -9) and restart it, repeatedly, while workers run and jobs are pushed.
 
 The workers are real and are not restarted. At the end every acknowledged job must exist, either done exactly once by its last
-claim or poisoned at its limit, and no acknowledged result may be lost. Redis needs appendonly yes and appendfsync always for
-this, which are set here; PostgreSQL has its default settings.
+claim or poisoned at its limit, and no acknowledged result may be lost. For this, Redis needs appendonly yes and appendfsync
+always, which this script sets; PostgreSQL has its default settings.
 
 python benchmarks/server_restarts.py --stores redis --restarts 50
 """
@@ -50,7 +50,7 @@ async def _push_until(soak: Soak, enough: asyncio.Event) -> None:
 
 
 async def restarts(server: Server, url: str, folder: Path, count: int, seed: int) -> dict[str, Any]:
-    """All restarts of one server; returns the figures and the faults."""
+    """Run all restarts of one server; returns the figures and the faults."""
     began = time.monotonic()
     async with soaking(url, folder, _LIMITS, LEASE, WORKERS, seed) as soak:
         for n in range(count):

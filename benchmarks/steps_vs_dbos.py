@@ -1,9 +1,9 @@
-"""Durable steps compared with DBOS: jobs of 0, 3 and 10 steps, on PostgreSQL and SQLite, one process each.
+"""Compare durable steps with DBOS: jobs of 0, 3 and 10 steps, on PostgreSQL and SQLite, one process each.
 
-Jobs are pushed a thousand at once and worked on, workflows of DBOS are called; both keep each step's result durably before the
-next step begins.
-Runs are interleaved, each in its own process and database; medians of the ratios of each round are compared. Each is measured
-with the number of jobs at once that suits it best. Goal: at least 20 times DBOS, in jobs per second and per CPU second.
+Drumbeat's jobs are pushed a thousand at a time and run by a worker; DBOS's workflows are called directly. Both store each
+step's result durably before the next step begins.
+Runs are interleaved, each in its own process and database; medians of the ratios of each round are compared. Each library runs
+as many jobs at once as is fastest for it. Goal: at least 20 times DBOS, in jobs per second and per CPU second.
 """
 
 import json

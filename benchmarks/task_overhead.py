@@ -1,9 +1,9 @@
-"""What a task costs beside a raw handler and a raw push, on SQLite: jobs per second, and CPU time per job.
+"""Measure what a task costs compared with a raw handler and a raw push, on SQLite: jobs per second, and CPU time per job.
 
-Raw and task take turns in short rounds, and in who goes first, so that a busy machine slows both; the first round does not
-count. The quartiles of the rounds' ratios say how far to trust the median. Work: one worker, an empty function, jobs pushed
-beforehand. Push: one by one, from plain code, through connect_blocking and through a task.
-Goal: a task is at most 10 % below raw.
+Both are measured in turn, in short rounds, and each goes first in every second round, so that a busy machine slows both alike;
+the first round does not count. The quartiles of the rounds' ratios show how reliable the median is. Work: one worker runs an
+empty function, with jobs pushed beforehand. Push: one by one, from code without asyncio, by connect_blocking and by a task.
+Goal: a task is at most 10 % slower.
 """
 
 import tempfile
@@ -74,7 +74,7 @@ def push_task(url: str, jobs: int, cost: Cost) -> None:
 
 
 def ratios(first: list[float], second: list[float]) -> tuple[float, float, float]:
-    """The median of the rounds' ratios, and the quartiles, which say how far to trust it."""
+    """Return the median of the rounds' ratios, and their quartiles, which show how reliable the median is."""
     found = [one / other for one, other in zip(first, second, strict=True)]
     return median(found), percentile(found, 25), percentile(found, 75)
 
@@ -99,7 +99,7 @@ def main() -> None:
             for n in range(-1, rounds):
                 say(f"round {n + 1} of {rounds}")
                 for name in names:
-                    for kind in ("raw", "task") if n % 2 else ("task", "raw"):  # either goes first as often as the other
+                    for kind in ("raw", "task") if n % 2 else ("task", "raw"):  # each goes first in every second round
                         runs[name, kind](Cost() if n < 0 else costs[name, kind])
         queues.close()
     report = Report("task_overhead")

@@ -91,14 +91,15 @@ async def started(plane: ControlPlane, folder: Path, seconds: float) -> RunId:
 
 
 async def window(plane: ControlPlane, run_id: RunId, seconds: float) -> list[Beat]:
-    """The beats of the next ``seconds``."""
+    """Return the beats of the next ``seconds``."""
     last = await plane.store.beats.last(PoolId(run_id))
     await asyncio.sleep(seconds)
     return list(await plane.store.beats.list(PoolId(run_id), after=last.n if last else 0))
 
 
 async def crowded(plane: ControlPlane, address: str, run_id: RunId, seconds: float) -> tuple[list[Beat], dict[str, Any]]:
-    """The same with clients; while they connect and disconnect nothing is counted."""
+    """Return the beats of ``seconds`` with connected clients, and the clients' figures. Beats while clients connect
+    or disconnect do not count."""
     come = 3.0
     arguments = (address, run_id, str(WATCHERS), str(REQUESTS), str(seconds + 2 * come))
     crowd = await asyncio.create_subprocess_exec(*beside("stream_crowd.py"), *arguments, stdout=asyncio.subprocess.PIPE)
@@ -199,7 +200,7 @@ _DRAWN = "() => Number(document.querySelector('[data-drawn]')?.dataset.drawn) > 
 
 
 async def opened(context: Any, url: str, press: str) -> tuple[float, float]:
-    """Seconds until the page reacts to a click, and until its charts are drawn."""
+    """Open a page; returns the seconds until it reacts to a click, and until its charts are drawn."""
     page = await context.new_page()
     try:
         began = time.monotonic()
@@ -215,7 +216,7 @@ async def opened(context: Any, url: str, press: str) -> tuple[float, float]:
 
 
 async def visits(browser: Any, url: str, press: str, times: int) -> list[tuple[float, float]]:
-    """Load times of the first visit in a fresh browser, and of those that follow."""
+    """Return the load times of the first visit in a fresh browser, and of the visits that follow."""
     context = await browser.new_context(viewport={"width": 1280, "height": 800})
     try:
         return [await opened(context, url, press) for _ in range(times + 1)]

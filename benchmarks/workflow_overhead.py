@@ -1,10 +1,10 @@
-"""What a workflow costs beside plain jobs: 10,002 jobs in ours, as many plain jobs of ours, and the same in Celery (chords).
+"""Measure what a workflow costs compared with plain jobs: 10,002 jobs in Drumbeat, and the same in Celery (chords).
 
 The workflow: a first job, 100 after it, 98 after each of these, a callback for each of the 100 groups, and a last job after
-all callbacks. One worker with empty jobs; the time is that from the push of all jobs until the last has ended. Workflow and
-plain jobs take turns in rounds, and in who goes first, so that a busy machine slows both; medians of the rounds count. Celery
-runs on Redis with results, as chords need them; its plain tasks store results too; it takes minutes, so it has three rounds.
-Goal: a job of a workflow costs at most 25 % more than a plain one.
+all callbacks. One worker runs the empty jobs; the time counts from the push of all jobs until the last has ended. Workflow and
+plain jobs are measured in turn, and each goes first in every second round, so that a busy machine slows both alike; medians of
+the rounds count. Celery runs on Redis with results, because chords need them; its plain tasks store results too. It takes
+minutes, so it has three rounds. Goal: a job of a workflow costs at most 25 % more than a plain one.
 
 python benchmarks/workflow_overhead.py --stores sqlite postgresql redis
 """
@@ -55,7 +55,7 @@ class Seconds:
     plain: list[float] = field(default_factory=list)
 
     def overhead(self) -> tuple[float, float, float]:
-        """The median of the rounds' ratios, and the quartiles, which say how far to trust it."""
+        """Return the median of the rounds' ratios, and their quartiles, which show how reliable the median is."""
         found = [flow / plain for flow, plain in zip(self.flow, self.plain, strict=True)]
         return median(found), percentile(found, 25), percentile(found, 75)
 
@@ -102,7 +102,7 @@ def measure_ours(url: str, size: Size, rounds: int) -> Seconds:
             say(f"  round {n + 1} of {rounds}")
             plain = [NewJob(payload="plain", job_id=JobId(f"plain-{n}-{m}")) for m in range(size.jobs)]
             kinds = {"flow": workflow(size, f"flow-{n}"), "plain": plain}
-            for kind in ("flow", "plain") if n % 2 else ("plain", "flow"):  # either goes first as often as the other
+            for kind in ("flow", "plain") if n % 2 else ("plain", "flow"):  # each goes first in every second round
                 took = run_ours(db, kinds[kind])
                 if n >= 0:  # the first round warms up
                     getattr(seconds, kind).append(took)
@@ -110,7 +110,7 @@ def measure_ours(url: str, size: Size, rounds: int) -> Seconds:
 
 
 def measure_celery(size: Size, rounds: int) -> Seconds:
-    """Raises PeerMissing."""
+    """Measure Celery's chords and plain tasks. Raises PeerMissing."""
     python, seconds = python_with("celery-chord", CELERY, "hiredis"), Seconds()
     with RedisServer() as redis, _celery_worker(python, url := redis.url()):
         for n in range(-1, rounds):
@@ -135,7 +135,7 @@ def _celery_worker(python: Path, url: str) -> Iterator[None]:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--stores", nargs="*", choices=STORES, default=["sqlite", "postgresql", "redis"])
-    options.add_argument("--no-celery", action="store_true", help="only compare with plain jobs of ours")
+    options.add_argument("--no-celery", action="store_true", help="compare only with Drumbeat's plain jobs")
     chosen = options.parse_args()
     size, rounds = (Size(10, 18), 3) if chosen.quick else (Size(100, 98), 7)
     report, found = Report("workflow_overhead"), dict[str, Seconds]()

@@ -1,4 +1,7 @@
-"""The driver without a target's control connection: bare_child.py URL CONNECTIONS SECONDS [RATE]. Prints JSON."""
+"""Runs the driver alone, without the connection that a target has of its own: bare_child.py URL CONNECTIONS SECONDS [RATE].
+
+Prints the measured figures as JSON.
+"""
 
 import asyncio
 import json

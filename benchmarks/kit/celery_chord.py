@@ -1,7 +1,7 @@
 """A workflow of Celery, for workflow_overhead.py: python celery_chord.py work|flow|plain URL BRANCHES LEAVES
 
-Needs Celery and nothing of ours. ``work`` runs a worker; ``flow`` pushes a chord of chords and ``plain`` as many plain tasks,
-waits until all have run, and prints the seconds.
+Needs Celery, but nothing of Drumbeat. ``work`` runs a worker. ``flow`` pushes a chord of chords, ``plain`` as many plain tasks;
+both wait until all tasks have run, and print the seconds.
 """
 
 import sys
@@ -35,7 +35,7 @@ def run_worker(url: str) -> None:
 
 
 def run_flow(url: str, branches: int, leaves: int) -> float:
-    """A first task, branches after it, leaves after each, a callback for each branch, and a last task."""
+    """Run a workflow: a first task, branches after it, leaves after each branch, a callback of each branch, a last task."""
     canvas, task = import_module("celery"), app_at(url).tasks["noop"]
     parts = [canvas.chain(task.si(), canvas.chord([task.si() for _ in range(leaves)], task.si())) for _ in range(branches)]
     began = time.perf_counter()

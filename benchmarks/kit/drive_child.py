@@ -1,4 +1,4 @@
-"""One driver in its own process: drive_child.py URL CONNECTIONS SECONDS [RATE]. Prints its figures as JSON."""
+"""Runs one driver in its own process: drive_child.py URL CONNECTIONS SECONDS [RATE]. Prints its figures as JSON."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ SQL = "SELECT abalance FROM pgbench_accounts WHERE aid = $1"
 
 
 def point_select() -> Load:
-    """The load of ``pgbench -S``: the same statement with a new random key each time."""
+    """Return the load of ``pgbench -S``: the same statement with a new random key each time."""
     statement = Statement(sql=SQL, values=(KeyValue(low=1, high=ACCOUNTS, type=ValueType.INT),))
     return Load(name="select", operations=(Operation(kind=Kind.POINT_LOOKUP, weight=100, statements=(statement,), reads=True),))
 

@@ -1,8 +1,9 @@
 """A fake PostgreSQL server with known latencies: fake_postgres.py SHAPE
 
-It spins, so that answers are sent within microseconds of when they are due. SHAPE: fixed (20 ms), bimodal (5 ms, every tenth
-50 ms), stall (5 ms, and one second out of every ten without answers), instant (at once, without spinning). Prints its port; on
-SIGTERM prints how long each answer really took, in nanoseconds, because the operating system may delay any process.
+It polls without sleeping, so that answers are sent within microseconds of when they are due. SHAPE: fixed (20 ms), bimodal
+(5 ms, every tenth 50 ms), stall (5 ms, and one second out of every ten without answers), instant (at once; this shape sleeps
+between requests). Prints its port. On SIGTERM it prints how long each answer really took, in nanoseconds, because the operating
+system may delay any process.
 """
 
 import heapq
@@ -23,7 +24,7 @@ MS = 1_000_000
 
 
 class Server:
-    """One thread for all connections."""
+    """The server: one thread that answers on all connections."""
 
     def __init__(self, shape: str) -> None:
         self._shape = shape

@@ -27,7 +27,7 @@ CONNECTIONS = 10
 
 
 def typical(chance: random.Random) -> Sample:
-    """One second of a worker with four kinds of operations: two histograms of each, and the client's cost."""
+    """Return the sample of one second of a worker: four kinds of operations with two histograms each, and the client's cost."""
     whole, kinds = Histogram(), dict[str, Any]()
     for kind, count in KINDS.items():
         latency = Histogram()

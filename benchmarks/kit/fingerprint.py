@@ -1,4 +1,4 @@
-"""A short name for the code that a benchmark ran, so that figures of two runs can be told to be of the same code."""
+"""A hash of the code that a benchmark ran, which shows whether the figures of two runs come from the same code."""
 
 import ast
 import hashlib

@@ -32,7 +32,7 @@ def fixed(load: SimulatedLoad, workers: int, lag: float, skip: int = 0) -> Fixed
 
 
 def cheapest(load: SimulatedLoad, lag: float, wait_p95: float, skip: int = 0) -> Fixed | None:
-    """The smallest fixed size whose 95th percentile of waits is at most ``wait_p95``. None if no size reaches it."""
+    """Return the smallest fixed size whose 95th percentile of waits is at most ``wait_p95``. None if no size reaches it."""
     few, many = 0, 1
     while fixed(load, many, lag, skip).wait_p95_s > wait_p95 + 1e-6:
         few, many = many, many * 2

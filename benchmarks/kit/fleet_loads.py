@@ -19,7 +19,7 @@ def _load(jobs: Iterator[tuple[float, float]]) -> SimulatedLoad:
 
 
 def _poisson(chance: Random, rate: Callable[[float], float], most: float, hours: float) -> Iterator[float]:
-    """Arrivals whose rate changes with time, by thinning."""
+    """Yield the arrival times of a Poisson process whose rate changes with time (method: thinning)."""
     at = chance.expovariate(most)
     while at < hours * HOUR:
         if chance.random() * most < rate(at):

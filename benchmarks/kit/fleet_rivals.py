@@ -1,6 +1,7 @@
 """Rules of other autoscalers, as controllers of the fleet's simulation.
 
-Open details are decided in their favour: they see running jobs as well as queued ones, and they drain only idle workers.
+Where a rule leaves a detail open, it is decided in the rule's favour: the rules see running jobs as well as queued ones, and
+drain only idle workers.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ COOLDOWN = 300.0
 
 
 class _Rival:
-    """Brings the number of workers to ``wish``."""
+    """The part that all rules share: starts or drains workers until there are as many as ``wish`` returns."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -35,7 +36,7 @@ class _Rival:
 
 
 def _spare(staying: list[SimulatedWorker]) -> list[SimulatedWorker]:
-    """Idle workers, the newest first."""
+    """Return the idle workers, the newest first."""
     return sorted((each for each in staying if not each.jobs), key=lambda each: -each.created)
 
 
@@ -44,7 +45,10 @@ def _current(world: World) -> int:
 
 
 class HpaLike(_Rival):
-    """Kubernetes HPA on jobs per worker: every 15 s, 10 % tolerance, at most double (or 4), down to the window's maximum."""
+    """The rule of Kubernetes HPA for jobs per worker, evaluated every 15 s with 10 % tolerance.
+
+    It scales up to at most twice the workers (or to 4), and down only to the highest number wished in the last 300 s.
+    """
 
     every = 15.0
 
@@ -65,7 +69,7 @@ class HpaLike(_Rival):
 
 
 class KedaLike(HpaLike):
-    """KEDA: 0 ↔ 1 with a cooldown of 300 s, above that HPA with five jobs per worker (its default queue length)."""
+    """The rule of KEDA: no workers after 300 s without jobs; else HPA with five jobs per worker (KEDA's default)."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most, target=5.0)
@@ -78,7 +82,10 @@ class KedaLike(HpaLike):
 
 
 class DaskLike(_Rival):
-    """Dask Adaptive: every second, work / 5 s per worker, at most one per job; down after three suggestions in a row."""
+    """The rule of Dask Adaptive, evaluated every second: one worker for 5 s of expected work, at most one for each job.
+
+    It scales down when three evaluations in a row suggest it.
+    """
 
     every = 1.0
     target = 5.0

@@ -25,7 +25,7 @@ _BATCH = 300
 
 
 def histograms(chance: Random, count: int = 50) -> list[Histogram]:
-    """Latencies of a thousand operations each, around two milliseconds."""
+    """Return latency histograms of a thousand operations each, around two milliseconds."""
     found = []
     for _ in range(count):
         each = Histogram()

@@ -1,4 +1,4 @@
-"""Installs the tools to compare with, each in its own environment, on first use."""
+"""Installs the tools that Drumbeat is compared with, each in its own environment, at its first use."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ class PeerMissing(Exception):
 
 
 def python_with(name: str, *packages: str) -> Path:
-    """A Python with these packages. Raises PeerMissing."""
+    """Return a Python interpreter with these packages; installs them at the first call. Raises PeerMissing."""
     folder = CACHE / name
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
@@ -32,9 +32,9 @@ def python_with(name: str, *packages: str) -> Path:
 
 
 def program_from_debian(name: str, *packages: str) -> Path:
-    """A program from Debian packages, unpacked with its libraries without installing it. Raises PeerMissing.
+    """Return a program from Debian packages, which are unpacked with their libraries but not installed. Raises PeerMissing.
 
-    The folder's name depends on the packages; it is renamed to it only after all of them are unpacked.
+    The folder gets its final name, which depends on the packages, only after all of them are unpacked.
     """
     if found := shutil.which(name):
         return Path(found)
@@ -63,7 +63,7 @@ def _unpack(packages: Sequence[str], folder: Path) -> None:
 
 
 def libraries_of(program: Path) -> dict[str, str]:
-    """The environment variables with which an unpacked program finds its libraries."""
+    """Return the environment variables with which an unpacked program finds its libraries."""
     folders = [*program.parents[2].glob("lib/*-linux-gnu*"), *program.parents[2].glob("usr/lib/*-linux-gnu*")]
     return {"LD_LIBRARY_PATH": ":".join(map(str, folders))} if CACHE in program.parents else {}
 

@@ -16,7 +16,7 @@ class PgbenchFailed(Exception):
 
 
 def throughput(server: PostgresServer, database: str, clients: int, seconds: int) -> float:
-    """Throughput of ``pgbench -N`` (simple-update), without the time to connect. Raises PgbenchFailed."""
+    """Return the throughput of ``pgbench -N`` (simple-update), without the time to connect. Raises PgbenchFailed."""
     command = [str(installation() / "bin" / "pgbench"), "-N", "-M", "prepared", "-n", "-c", str(clients), "-j", "1"]
     command += ["-T", str(seconds + clients // 8), "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", database]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -31,13 +31,15 @@ def curve(server: PostgresServer, database: str, levels: Sequence[int], seconds:
 
 
 def together(rounds: Sequence[Curve]) -> Curve:
-    """The best of several rounds for each level, because other load on the machine only lowers throughput."""
+    """Return the best of several rounds for each level, because other load on the machine only lowers throughput."""
     return [(points[0][0], max(tps for _, tps in points)) for points in zip(*rounds, strict=True)]
 
 
 def knee(found: Curve) -> int:
-    """The lowest level above which more clients are not worth it, by the rule of find-max: they bring less than a fifth of
-    linear growth."""
+    """Return the lowest level (number of clients) above which more clients bring less than a fifth of linear growth.
+
+    This is also the rule of find-max.
+    """
     return next(level for level, tps in found if not any(_is_worth(level, tps, *other) for other in found))
 
 

@@ -28,7 +28,7 @@ class Bug:
     hangs: bool = False  #: the guarantee is that something ends, so tests that hang count as having caught the bug
 
     def planted_in(self, text: str) -> str:
-        """The file's text with the bug. Raises CannotPlant."""
+        """Return the file's text with the bug planted. Raises CannotPlant."""
         first, last = _section(self, text)
         part = text[first:last]
         if part.count(self.find) != 1:
@@ -56,7 +56,7 @@ def _section(bug: Bug, text: str) -> tuple[int, int]:
 
 
 def listed(folder: Path = LISTS) -> Sequence[Bug]:
-    """All planted bugs, by area. Raises CannotPlant if an area uses a name twice."""
+    """Return all planted bugs, area by area. Raises CannotPlant if an area uses a name twice."""
     bugs = [
         Bug(area=path.stem, **{**entry, "tests": tuple(entry["tests"])})
         for path in sorted(folder.glob("*.toml"))

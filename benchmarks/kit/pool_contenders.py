@@ -44,7 +44,7 @@ class Contender:
         return Course(url=url, setting=setting, singles=jobs - 2 * batched, batched=batched, jobs=jobs)
 
     def run(self, course: Course) -> Found:
-        """Run it in a separate process. Raises PeerMissing, RunFailed."""
+        """Run the queue in a separate process, and return its figures. Raises PeerMissing, RunFailed."""
         python = str(python_with(*self.environment)) if self.environment else sys.executable
         command = [python, "-m", self.program, self.name, json.dumps(asdict(course))]
         process = subprocess.Popen(
@@ -117,7 +117,7 @@ CONTENDERS: Sequence[Contender] = (
 
 
 def installed(contenders: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
-    """The queues that are available here, and for the others the reason."""
+    """Return the queues that can run on this machine, and for each other queue the reason why it cannot."""
     there, missing = list[Contender](), dict[str, str]()
     for each in contenders:
         try:

@@ -1,8 +1,8 @@
 """The measurement that every queue runs in its own process: push one by one, push in batches, process all jobs.
 
 python -m kit.pool_peers_postgres pgqueuer '{"url": …, "singles": 1000, …}' prints one JSON object. Needs only the standard
-library, because it runs in the other queue's environment. Processing is timed from telling a connected worker, with everything
-imported, to begin until the last call of its handler.
+library, because it runs in the other queue's environment. The time to process counts from when a worker, connected and with
+everything imported, is told to begin, until the last call of its handler.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What one queue has to do."""
+    """What one queue has to do in its run: how many jobs to push, and how many to process."""
 
     url: str
     setting: int | str = 1  #: the setting under test: batch size, concurrency or kind of worker
@@ -84,12 +84,12 @@ SHARED = SharedTally()  #: for handlers that run in child processes
 
 
 def noop(n: int = 0) -> None:
-    """The job."""
+    """Do nothing: the job that is pushed and processed."""
     TALLY.one()
 
 
 def shared_noop(n: int = 0) -> None:
-    """The job, for workers with child processes."""
+    """Do nothing: the job for queues whose workers run jobs in child processes."""
     SHARED.one()
 
 
@@ -114,7 +114,7 @@ class NoBatches(Exception):
 
 
 async def run_course(peer: Peer, course: Course, tally: Tally) -> None:
-    """Run all parts; prints the jobs per second of each, and ends the process even if the queue's worker does not return."""
+    """Run all parts and print the jobs per second of each. Ends the process, even if the queue's worker does not return."""
     await peer.open(course)
     await _push(peer, course, tally.found)
     if course.jobs:
@@ -184,7 +184,7 @@ def _end_with(parent: int) -> None:
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """uvloop if it is installed, otherwise asyncio."""
+    """Return the function that runs a coroutine: uvloop's if it is installed, otherwise asyncio's."""
     try:
         import uvloop
     except ImportError:

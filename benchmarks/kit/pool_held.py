@@ -1,4 +1,4 @@
-"""Throughput and dead rows while an old transaction blocks vacuum."""
+"""Measures throughput and dead rows of queues while an old transaction keeps PostgreSQL from vacuuming their tables."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,12 @@ from servers.postgres import PostgresServer, installation
 
 RIVALS = ("ours", "pgqueuer")
 _BEFORE = 3  #: rounds before the old transaction begins
-_SHARE = 0.25  #: of a full run, for one round
+_SHARE = 0.25  #: share of a full run's jobs in one round
 _DEAD = "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_user_tables"
 
 
 def with_held_xmin(server: PostgresServer, settings: Mapping[Contender, int | str], seconds: float, report: Report) -> None:
-    """Alternate rounds of pushing and processing, at full speed: first with vacuum, then with vacuum blocked."""
+    """Let the queues push and process jobs in turn, at full speed: first with vacuum, then with vacuum blocked."""
     rivals = {each: server.new_database() for each in settings if each.store == "postgresql" and each.name in RIVALS}
     before: dict[Contender, list[float]] = {each: [] for each in rivals}
     during: dict[Contender, list[float]] = {each: [] for each in rivals}
@@ -59,7 +59,7 @@ def _old_transactions(server: PostgresServer, rivals: Mapping[Contender, str]) -
 
 
 def dead_rows(server: PostgresServer, url: str) -> int:
-    """The number of dead row versions that vacuum has not removed."""
+    """Return the number of dead row versions that vacuum has not removed."""
     return int(server.sql(_DEAD, url.rpartition("/")[2]))
 
 

@@ -37,7 +37,7 @@ _WORKER += "heartbeat_count, meta"
 
 
 def history(sizes: Sizes, numbers: str, now: str) -> Iterator[str]:
-    """Statements that fill a SQL store: ``numbers`` is a table of integers, ``now`` the time in microseconds."""
+    """Yield the statements that fill a SQL store: ``numbers`` is a table of integers, ``now`` the time in microseconds."""
     ended = f"({now}) - CASE WHEN n <= {sizes.jobs // 2} THEN 30 ELSE 1 END * {_DAY_US} + n"
     worker_ended = f"({now}) - {_DAY_US} + n"
     yield (

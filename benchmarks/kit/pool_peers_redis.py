@@ -122,7 +122,7 @@ class Arq:
 
 
 async def _share(numbers: Any, push: Any) -> None:
-    """One of several concurrent pushing tasks, for queues without a batch push."""
+    """Push a share of the jobs; several such tasks run concurrently, for queues without a batch push."""
     for n in numbers:
         await push(n)
 

@@ -15,7 +15,7 @@ APPEND_ONLY = {"appendonly": "yes", "appendfsync": "everysec"}  #: for all queue
 
 
 class Places:
-    """The servers, and URLs on them."""
+    """The running servers, and the URLs of stores on them."""
 
     def __init__(self, postgres: PostgresServer | None, redis: RedisServer | None, folder: Path) -> None:
         self._postgres = postgres
@@ -30,7 +30,7 @@ class Places:
 
     @contextmanager
     def empty(self, contender: Contender) -> Iterator[str]:
-        """The URL of an empty store for one run, deleted afterwards."""
+        """Yield the URL of an empty store for one run; the store is deleted afterwards."""
         if contender.store == "postgresql":
             url = self.postgres.new_database()
             try:
@@ -46,7 +46,7 @@ class Places:
 
     @contextmanager
     def apart(self, contender: Contender, number: int) -> Iterator[str]:
-        """The URL of an empty store for one run, while other stores keep their data."""
+        """Yield the URL of an empty store for one run, while other stores keep their data."""
         if contender.store == "redis":
             url = self._redis_url(number)
             yield url
@@ -56,7 +56,7 @@ class Places:
             yield url
 
     def lasting(self, contender: Contender, number: int) -> str:
-        """The URL of a store for several runs."""
+        """Return the URL of a store for several runs, which keeps its data."""
         if contender.store == "postgresql":
             return self.postgres.new_database()
         if contender.store == "sqlite":

@@ -15,7 +15,7 @@ from kit.fingerprint import fingerprint, loaded_files
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The options of every benchmark."""
+    """Return a parser with the options that every benchmark has."""
     options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="takes less than a minute; less accurate")
     options.add_argument("--plot", type=Path, metavar="FILE.png", help="write a chart to this file")
@@ -40,7 +40,7 @@ class Report:
                 self.versions[package] = "not installed"
 
     def print(self) -> None:
-        """Print the last line of the benchmark."""
+        """Print the results as the last line of the benchmark's output: one JSON object."""
         rounded = _rounded({"benchmark": self.benchmark, "ratios": self.ratios, "figures": self.figures})
         print(json.dumps({**rounded, "versions": {**self.versions, "code": fingerprint(loaded_files())}}))
 
@@ -63,7 +63,7 @@ def median(values: Iterable[float]) -> float:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that ``percent`` % of the values do not exceed."""
+    """Return the value that ``percent`` % of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, round(len(ordered) * percent / 100) - 1))]
 

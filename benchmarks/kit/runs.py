@@ -32,19 +32,19 @@ class Conducted:
 
     @property
     def running(self) -> list[BeatReport]:
-        """The beats under load, without start and end."""
+        """The beats while the load ran, without those of the run's start and end."""
         return [beat for beat in self.beats if beat.led and (beat.view or {}).get("status") == RunStatus.RUNNING]
 
 
 @asynccontextmanager
 async def open_plane(store: str, folder: Path) -> AsyncIterator[ControlPlane]:
-    """A control plane on its own store."""
+    """Open a control plane on a store of its own."""
     async with open_control_plane(Settings(store=store, state_dir=folder / "state"), create=True) as plane:
         yield plane
 
 
 async def prepared(url: str, workload: str, scale: float) -> str:
-    """Load the target's tables; returns its URL."""
+    """Create and fill a workload's tables in the database; returns the database's URL."""
     await prepare(url, workload, scale, fresh=False, on_progress=lambda name, done, whole: None)
     return url
 
@@ -63,5 +63,5 @@ async def conduct(plane: ControlPlane, document: Mapping[str, Any]) -> Conducted
 
 
 def beside(name: str) -> list[str]:
-    """The command that runs a program of the kit."""
+    """Return the command that runs a program of the kit."""
     return [sys.executable, str(Path(__file__).with_name(name))]

@@ -31,7 +31,7 @@ _PAGE = 1000
 
 
 def thresholds(heartbeat: float, lost: float) -> Thresholds:
-    """The thresholds of a pool of jobs, with shorter times."""
+    """Return the thresholds of a pool of jobs, with these shorter times in seconds."""
     return replace(
         PRESETS[PoolKind.JOBS],
         heartbeat_every=timedelta(seconds=heartbeat),
@@ -108,19 +108,19 @@ class Soak:
         gate = str(self.journal.with_name(f"gate-{self.pool_id}-{len(self.pushed)}"))
         job = NewJob(payload={"seconds": 0, "fate": "done", "gate": gate}, job_id=JobId(f"{self.pool_id}-{len(self.pushed)}"))
         self.pushed += await insist(lambda: self.store.queue.push(self.pool_id, [job]))
-        first = await self._word(self.pushed[-1], "began")
+        first = await self._wait_for_entry(self.pushed[-1], "began")
         await self._frozen_until_another_has_it(first)
         Path(f"{gate}-{first['epoch']}").touch()
         self.crew.thaw(first["worker"])
-        came = await self._told(first)
+        came = await self._late_result_answered(first)
         Path(f"{gate}-all").touch()
         return came
 
-    async def _told(self, began: Mapping[str, Any]) -> bool:
-        """Whether this claim's result was sent in time: accepted without fencing, refused with it."""
+    async def _late_result_answered(self, began: Mapping[str, Any]) -> bool:
+        """Whether the store answers this claim's late result in time: without fencing it accepts it, else refuses it."""
         what, within = ("accepted", 10) if self.unfenced else ("refused", 3)
         try:
-            await self._word(began["job"], what, [began["epoch"]], within=within)
+            await self._wait_for_entry(began["job"], what, [began["epoch"]], within=within)
         except TimeoutError:
             return False
         return True
@@ -131,13 +131,13 @@ class Soak:
         for _ in range(10):
             self.crew.freeze(worker)
             with contextlib.suppress(TimeoutError):
-                await self._word(began["job"], "began", range(began["epoch"] + 1, 100), within=12)
+                await self._wait_for_entry(began["job"], "began", range(began["epoch"] + 1, 100), within=12)
                 return
             self.crew.thaw(worker)
             await asyncio.sleep(0.2)
         raise SystemExit(f"{worker} was paused with job {began['job']}, but no other worker took the job")
 
-    async def _word(
+    async def _wait_for_entry(
         self, job_id: JobId, what: str, epochs: Container[int] = range(1, 100), within: float = PATIENCE
     ) -> Mapping[str, Any]:
         """Wait for the journal's line about one of these claims. Workers that exit meanwhile are replaced."""
@@ -174,7 +174,7 @@ class Soak:
         return found[0] if found else None
 
     async def verdict(self) -> dict[str, Any]:
-        """The figures of the test, and its faults."""
+        """Return the figures of the test, and the faults found."""
         jobs = await insist(self._everything)
         journal = [*Journal(self.journal).lines()]
         found = records(jobs, journal)
@@ -186,7 +186,7 @@ class Soak:
         }
 
     async def _ends(self) -> Mapping[JobId, datetime | None]:
-        """When the parents of this pool's jobs ended, also parents of other pools."""
+        """Return when the parents of this pool's jobs ended; a parent can be a job of another pool."""
         parents = {parent for each in self.links.values() for parent in each}
         return {parent: (await self.store.jobs.get(parent)).finished_at for parent in sorted(parents)}
 

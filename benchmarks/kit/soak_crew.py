@@ -107,7 +107,7 @@ class Line:
 
 
 class _Part:
-    """One part of a store, over a line; if the line is cut during a call, the answer is lost."""
+    """One part of a store, reached over a line. If the line is cut during a call, the call's answer is lost."""
 
     def __init__(self, part: object, line: Line) -> None:
         self._part = part
@@ -126,7 +126,7 @@ class _Part:
 
 
 class LinedStore:
-    """A store that is reached over a line."""
+    """A store that is reached over a ``Line``, which a test can cut."""
 
     _PARTS = frozenset({"queue", "jobs", "pools", "workers", "membership", "events", "leases", "beats", "samples", "logs"})
 

@@ -22,7 +22,7 @@ class Record:
 
 
 def records(jobs: Iterable[tuple[Job, Sequence[Attempt]]], journal: Iterable[Mapping[str, Any]]) -> list[Record]:
-    """Jobs with the store's answers to their workers."""
+    """Return the jobs, each with the store's answers to its workers."""
     heard: dict[tuple[str, str], list[int]] = {}
     for line in journal:
         if line["what"] == "refused" or line.get("outcome") == AttemptOutcome.DONE:
@@ -39,7 +39,7 @@ def records(jobs: Iterable[tuple[Job, Sequence[Attempt]]], journal: Iterable[Map
 
 
 def faults(pushed: Iterable[JobId], found: Sequence[Record]) -> list[str]:
-    """Violations of the queue's guarantees."""
+    """Return the violations of the queue's guarantees."""
     there = Counter(record.job.job_id for record in found)
     lost = [f"{job_id} was pushed but does not exist" for job_id in pushed if not there[job_id]]
     twice = [f"{job_id} exists {times} times" for job_id, times in there.items() if times > 1]
@@ -47,7 +47,7 @@ def faults(pushed: Iterable[JobId], found: Sequence[Record]) -> list[str]:
 
 
 def foreign(found: Sequence[Record], well: Set[str]) -> list[str]:
-    """Attempts that another pool's worker made, and crashes of jobs whose worker is healthy (``well``).
+    """Return attempts that another pool's worker made, and crashes of jobs whose worker is healthy (``well``).
 
     Expired leases are excluded: a worker that got no processor for longer than its lease loses its jobs.
     """
@@ -70,7 +70,7 @@ def foreign(found: Sequence[Record], well: Set[str]) -> list[str]:
 def too_early(
     found: Sequence[Record], links: Mapping[JobId, Sequence[JobId]], ends: Mapping[JobId, datetime | None]
 ) -> list[str]:
-    """Jobs that began before one of their parents had ended, by the store's clock."""
+    """Return the jobs that began before one of their parents had ended, by the store's clock."""
     began = {record.job.job_id: min((each.started_at for each in record.attempts), default=None) for record in found}
     return [
         f"{job_id} began at {start}, before its parent {parent} ended at {ends[parent]}"
@@ -81,7 +81,7 @@ def too_early(
 
 
 def repeated_steps(journal: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Durable steps that a later claim of their job ran again after they had finished.
+    """Return the durable steps that a later claim of their job ran again after they had finished.
 
     A worker that was paused and has lost its job may still begin a step; its result is refused.
     """
@@ -128,7 +128,7 @@ def _poison(job: Job) -> Iterator[str]:
 
 
 def _late(record: Record) -> Iterator[str]:
-    """Check that only the last claim's result was accepted: the result has its claim's epoch, the row the last one."""
+    """Check that only the last claim's result was accepted: the result has its claim's epoch, the job's row the last epoch."""
     job = record.job
     if job.status is JobStatus.DONE and job.result["epoch"] != job.lease_epoch:
         yield f"{job.job_id}: claim {job.result['epoch']} finished it, but claim {job.lease_epoch} held it: a late result"

@@ -90,7 +90,7 @@ class UnfencedQueue:
 
 
 class WatchedStore:
-    """A store with its queue replaced."""
+    """A store whose queue is replaced by another one."""
 
     def __init__(self, store: Store, queue: object) -> None:
         self._store = store

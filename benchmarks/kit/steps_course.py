@@ -1,4 +1,4 @@
-"""The measurement of durable steps that each library runs in its own process: many jobs of some steps, started and finished.
+"""The measurement of durable steps that each library runs in its own process: start many jobs of several steps, finish them.
 
 python -m kit.steps_dbos '{"url": …, "jobs": 200, "steps": 3, "at_once": 50}' prints one JSON object. Needs only the standard
 library, because it runs in the other library's environment.

@@ -14,7 +14,7 @@ PATHS = ("/health", "/api/v1/runs/{run}", "/api/v1/info", "/api/v1/runs?limit=20
 
 @dataclass(slots=True)
 class Heard:
-    """What the clients received."""
+    """What the clients received: times between frames, and response times."""
 
     frames: int = 0
     bytes: int = 0
