@@ -39,8 +39,8 @@ class Cost:
 
 
 def cost_of(record: RunRecord) -> Cost:
-    """Compute the cost of a run from its prices and the hours or credits used. The hours of an ended run are as stored, because
-    workers may have been deleted since."""
+    """Compute the cost of a run from its prices and the hours or credits used. For an ended run, the stored hours are
+    used, because workers may have been deleted since."""
     stored = record.stored_metrics.get("cost") or {}
     worker_hours = stored.get("worker_hours", _worker_hours(record, stored))
     return cost(

@@ -153,7 +153,7 @@ async def samples_between(
     *,
     failed: bool = False,
 ) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
-    """Yield the samples of a run or of one worker, oldest first, in slices of time: the end of each slice and its samples.
+    """Yield the samples of a run or of one worker, in slices of time, oldest first: for each slice its end and its samples.
     ``failed``: only samples with failed operations or failed attempts to connect."""
     filters: dict[str, Any] = {"worker_id": worker_id, "failed": failed, "limit": _MOST_SAMPLES}
     length = _SLICE

@@ -28,8 +28,8 @@ BOUNDS_REACHED = "BOUNDS_LIMIT_REACHED"
 
 
 def judge_run(record: RunRecord) -> RunJudgement:
-    """Return the verdict on a run (failed, missed an objective, passed and so on), with the reason and the exit code: the
-    stored one or, if none is stored, the verdict on its figures."""
+    """Return the verdict on a run (failed, missed an objective, passed and so on), with the reason and the exit code. If no
+    verdict is stored with the run, its figures are judged."""
     stored = stored_judgement(record.run) if KEPT_UNDER in record.run.custom_metrics else None
     return stored or _judge_figures(record)
 

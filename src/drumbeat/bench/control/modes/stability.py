@@ -251,7 +251,7 @@ def latency_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison:
 
 
 def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison | None:
-    """Compare throughput with that of the next lower number of connections found stable; None if there is none."""
+    """Compare throughput with that at the last stable (lower) number of connections; None if there is none."""
     prior = last_stable(state)
     if prior is None:
         return None
