@@ -1,4 +1,4 @@
-"""Many processes claim and finish all jobs of a pool at once; prints whether a job was claimed twice or lost.
+"""Let many processes claim and finish all jobs of a pool at once; print whether a job was claimed twice or lost.
 
 On SQLite, PostgreSQL and Redis the workers are processes; on the memory store, which cannot be shared, they are tasks.
 

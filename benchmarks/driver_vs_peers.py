@@ -1,4 +1,4 @@
-"""Point selects on one PostgreSQL with pgbench, Drumbeat's driver, Locust with psycopg and, if available, sysbench.
+"""Compare point selects on one PostgreSQL by pgbench, Drumbeat's driver, Locust with psycopg and, if available, sysbench.
 
 Every tool is one client process and runs the same prepared statement with a new random key each time, over TCP on loopback.
 Runs are interleaved and medians compared. Drumbeat also records every operation to Parquet and histograms. Read the ratios

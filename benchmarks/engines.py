@@ -1,4 +1,4 @@
-"""One workload on four database engines: PostgreSQL, MariaDB, SQLite and DuckDB.
+"""Run one workload on four database engines: PostgreSQL, MariaDB, SQLite and DuckDB.
 
 The engines are very different: the table shows how each handles this load on this machine; it is not a ranking.
 """

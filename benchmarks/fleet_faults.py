@@ -34,7 +34,7 @@ _CHUNK = 10
 
 @dataclass(slots=True)
 class Totals:
-    """All runs together."""
+    """The figures and the broken guarantees of all runs together."""
 
     runs: int = 0
     jobs: int = 0

@@ -1,4 +1,4 @@
-"""Thousands of connections to one PostgreSQL: 1,000 held by one worker, then 5,000 by five, for a minute each.
+"""Hold thousands of connections to one PostgreSQL: 1,000 from one worker, then 5,000 from five, for a minute each.
 
 Counts the sessions on the server, the failed connection attempts, and the client's memory.
 """

@@ -1,4 +1,4 @@
-"""Job queues compared: push one by one, push in batches, and process no-op jobs with one worker process.
+"""Compare job queues: push one by one, push in batches, and process no-op jobs with one worker process.
 
 PostgreSQL against PgQueuer and Procrastinate; SQLite against Huey, litequeue and persist-queue; Redis against Huey, Dramatiq,
 RQ, SAQ, arq and Celery. Each is first tried with a few settings and then measured with its best; runs are interleaved, each

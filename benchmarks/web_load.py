@@ -1,4 +1,4 @@
-"""The dashboard under load: 200 streams and 50 requests a second during a run; load time and traffic of a run's page.
+"""Measure the dashboard under load: 200 streams and 50 requests a second during a run; load time and traffic of a run's page.
 
 A server orchestrates a run of four workers. Periods with and without clients alternate; each period's beats are read from the
 store: the time between them, and how long each took. The clients are a separate process on the same machine.

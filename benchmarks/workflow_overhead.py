@@ -49,7 +49,7 @@ class Size:
 
 @dataclass(slots=True)
 class Seconds:
-    """Seconds for each job, one entry for each round."""
+    """The seconds that a job of a workflow takes, and a plain job: one entry for each round."""
 
     flow: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)

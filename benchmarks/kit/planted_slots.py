@@ -212,8 +212,8 @@ def run_all(
 def run_killed_again(
     slots: Sequence[Slot], work: Sequence[tuple[Bug | None, Sequence[str]]], limit: float
 ) -> Iterator[tuple[Running, int | None]]:
-    """Like ``run_all``; tests that a signal killed are run a second time, because Snowflake's connector, which is compiled,
-    sometimes crashes its process. A bug in our own C code is meant to crash it."""
+    """Like ``run_all``, but run tests a second time if a signal killed them, because Snowflake's compiled connector sometimes
+    crashes its process. A bug planted in C code is excepted: it may be what crashed the process."""
     killed: list[tuple[Bug | None, Sequence[str]]] = []
     for done, code in run_all(slots, work, limit):
         if code is not None and code < 0 and not (done.bug and done.bug.file.endswith(".c")):

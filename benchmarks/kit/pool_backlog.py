@@ -39,7 +39,7 @@ def _told(run: Found) -> str:
 
 
 def _fill(contender: Contender, url: str, backlog: int) -> None:
-    """Fill a queue through its own API; Huey on SQLite without fsync, because with it this takes an hour."""
+    """Fill a queue through its own API. Huey on SQLite is filled without fsync, because with fsync it would take an hour."""
     faster = {"huey": "huey, no fsync"} if contender.store == "sqlite" else {}
     filler = Contender(
         name=faster.get(contender.name, contender.name),

@@ -43,7 +43,7 @@ class Crew(Protocol):
 
 
 class ProcessCrew:
-    """Each worker is a process; kill is kill -9."""
+    """A crew whose workers are processes; ``kill`` sends SIGKILL."""
 
     def __init__(self, url: str, pool: str, journal: Path, *, fenced: bool = True) -> None:
         self._url = url
@@ -140,7 +140,7 @@ class LinedStore:
 
 
 class TaskCrew:
-    """Each worker is a task on this loop; killing it cuts its line and cancels the task."""
+    """A crew whose workers are tasks on this event loop; killing a worker cuts its line and cancels the task."""
 
     def __init__(self, store: Store, pool: str, journal: Path, group: asyncio.TaskGroup, *, fenced: bool = True) -> None:
         self._store = store

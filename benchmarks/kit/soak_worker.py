@@ -144,7 +144,8 @@ async def live(
 
 
 async def _until(payload: Mapping[str, Any], context: JobContext) -> None:
-    """Sleep for the job's time; with a gate, also wait for the file that releases this claim or all claims."""
+    """Sleep for the time in the job's payload. If the payload names a gate, also wait for a file that opens it, for this
+    claim or for all claims."""
     await asyncio.sleep(payload["seconds"])
     gate = payload.get("gate")
     while gate is not None and not any(Path(f"{gate}-{whose}").exists() for whose in (context.job.lease_epoch, "all")):
