@@ -58,7 +58,7 @@ class FixedSchedule:
 
 
 class RateSchedule:
-    """Due times at a rate that can change. Operations due before a change keep their due times, unless the rate is None."""
+    """Due times at a rate that can change. Operations due before a change keep their due times; a change to None drops them."""
 
     def __init__(self) -> None:
         self.per_second: float | None = None  #: None if operations have no due times; 0 if none become due
