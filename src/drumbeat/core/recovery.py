@@ -1,4 +1,4 @@
-"""Recovery: finds dead workers whose row still says that they live, and instances without a row. Pure functions: no I/O.
+"""Recovery: finds dead workers whose row still has a live status, and instances without a row. Pure functions: no I/O.
 
 Bench, pool and fleet all recover in the same way, before they decide anything else.
 """
@@ -37,7 +37,9 @@ class PoolSnapshot:
     instances: tuple[ListedInstance, ...]
     partial: bool = False  #: the provider gave no list; ``instances`` may be incomplete
     unlisted: str | None = None  #: why the provider gave no list
-    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: instance ids that the provider lists and rows lack
+    unnoted: Mapping[WorkerId, str] = field(
+        default_factory=dict
+    )  #: instance ids that the provider lists, but that the workers' rows do not have yet
     unique_names: bool = True  #: the provider never has two instances of one worker
     provider: str = ""  #: the provider of the instances
     settle: timedelta = timedelta()  #: how long a requested instance may be missing from the provider's list
@@ -97,7 +99,7 @@ Recovery = Closing | Reap | EndStray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The result of ``recover``: the actions to take, and the workers that remain after them."""
+    """The result of ``recover``: the actions to take, and the workers that remain after these actions."""
 
     actions: tuple[Recovery, ...]
     living: tuple[Worker, ...]  #: live workers that no action closes
@@ -216,7 +218,7 @@ def find_spared(snapshot: PoolSnapshot, watched_since: datetime, last_at: dateti
     """Return the workers that are silent for long enough to be lost, but might still send a heartbeat: their process runs, and
     nobody watched the pool when they fell silent, so the machine may have been suspended, or the clock set.
 
-    Not for ever: a worker is not spared if a beat found it silent at least one and a half heartbeat intervals ago.
+    A worker is spared only briefly: not if an earlier beat, at least one and a half heartbeat intervals ago, found it silent.
 
     ``watched_since``: since when controllers watch the pool without a gap. ``last_at``: the time of the last beat.
     """

@@ -16,7 +16,7 @@ from drumbeat.spawn.interface import Instance, ListsReachable, Order, ReachableL
 
 T = TypeVar("T")
 
-_FIRST_WAIT = timedelta(seconds=2)  #: how long the call that is under way may still take
+_FIRST_WAIT = timedelta(seconds=2)  #: how long a call that runs when ``stop`` is set may still take
 _EACH_WAIT = timedelta(milliseconds=500)  #: how long each later call may take
 _OPTIONAL = ("expand_volume", "pools", "logs", "forget_refusals")  #: methods that only some spawners have
 
