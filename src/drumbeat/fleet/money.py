@@ -58,7 +58,7 @@ def settle(before: SettledSpending | None, workers: Sequence[Worker], now: datet
     """Add the money of workers that were reaped over an hour ago to what earlier beats settled (``before``).
 
     ``workers``: at least those that are not reaped or were reaped since ``before.until``; all, if ``before`` is None. A worker
-    that was reaped earlier costs nothing in an hour, day or month that began since: what it was paid for ended before that."""
+    that was reaped earlier costs nothing in an hour, day or month that began since: its paid time ended before that."""
     at = max(now, before.at) if before else now
     until = at - _SETTLED_AFTER - rates.granule
     gone = [each for each in workers if each.reaped_at and each.reaped_at < until]
@@ -74,7 +74,7 @@ def settle(before: SettledSpending | None, workers: Sequence[Worker], now: datet
 
 
 def spend_since(settled: SettledSpending, workers: Iterable[Worker]) -> Spending:
-    """Return the money spent in the hour, day and month of ``settled.at``: what is settled, and that of all other workers."""
+    """Return the money spent in the hour, day and month of ``settled.at``: the settled sum plus the cost of other workers."""
     rest = spend((each for each in workers if not each.reaped_at or each.reaped_at >= settled.until), settled.at, settled.rates)
     old = settled.spent
     return Spending(hour=old.hour + rest.hour, day=old.day + rest.day, month=old.month + rest.month)
