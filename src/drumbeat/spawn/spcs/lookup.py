@@ -31,7 +31,7 @@ class ServiceLookup:
         self._statements = statements
         self._scope = scope
         self._clock = clock
-        self._containers: dict[str, tuple[str, datetime, SpcsContainer]] = {}  #: by ref: service's status, when, what was seen
+        self._containers: dict[str, tuple[str, datetime, SpcsContainer]] = {}  #: by ref: status, time and result of a read
 
     async def all(self) -> Sequence[SpcsService]:
         """Return the services of all workers of the store; each start of a worker has its own service."""

@@ -321,8 +321,8 @@ def _import_problem(place: str, answer: Mapping[str, Any]) -> str:
     is_old = version is not None and tuple(map(int, version.split(".")[:2])) < WORKER_PYTHON
     needed = ".".join(map(str, WORKER_PYTHON))
     advice = (
-        f"its Python is {version}, and workers need {needed} or newer: set python to such a one"
+        f"its Python is {version}, and workers need {needed} or newer: set python to the path of a newer one"
         if is_old
-        else "install it there: pip install 'drumbeat[postgres]', or set python to one that has it"
+        else "install it there: pip install 'drumbeat[postgres]', or set python to a Python that has it"
     )
     return f"{place}: Drumbeat cannot be imported there: {answer['problem']}; {advice}"
