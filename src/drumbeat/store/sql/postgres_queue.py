@@ -127,7 +127,7 @@ class PostgresQueue(SqlQueue):
         again = claiming.pool_id in freed or any(verdict.token in accepted for verdict in late)
         first_claim = (
             replace(claiming, alone=False) if again else claiming
-        )  # a job that just became ready comes before a suspect
+        )  # a job that just became ready comes before a job that must run alone
         claimed = self._claimed_jobs(claiming, await self._with_missed_jobs(first_claim, rows, began, cursor))
         if freed:
             self._cursors.clear()  # the jobs may be earlier in the queue than those that were claimed
