@@ -220,7 +220,7 @@ def find_spared(snapshot: PoolSnapshot, watched_since: datetime, last_at: dateti
 
     A worker is spared only briefly: not if an earlier beat, at least one and a half heartbeat intervals ago, found it silent.
 
-    ``watched_since``: since when controllers watch the pool without a gap. ``last_at``: the time of the last beat.
+    ``watched_since``: the time since which controllers watch the pool without a gap. ``last_at``: the time of the last beat.
     """
     thresholds = snapshot.thresholds
     before = snapshot.now - thresholds.heartbeat_every * _MISSED_AFTER
@@ -302,7 +302,7 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
-    """Whether a worker of which no running instance is listed is surely gone. ``over``: the workers whose instances are all
+    """Whether a worker without a listed running instance is surely gone. ``over``: the workers whose instances are all
     listed as ended. False for a worker of another provider, as this provider's list does not show its instance."""
     if not covers(snapshot.provider, row.provider):
         return False

@@ -113,10 +113,10 @@ class QueueReader:
         return slo is not None and since is not None and self.view.now - since > slo
 
     async def _oldest_claimable(self, types: Sequence[str]) -> datetime | None:
-        """Return since when the oldest claimable job has been waiting. ``types``: types that are not paused; empty: every type.
+        """Return the time since which the oldest claimable job has waited. ``types``: types that are not paused; empty: all.
 
-        Reads one page of each type. If all these jobs are blocked and more follow, the answer is since when every beat has
-        found claimable jobs: no claimable job has waited longer.
+        Reads one page of each type. If all these jobs are blocked and more follow, returns the time since which every beat
+        has found claimable jobs: no claimable job has waited longer.
         """
         pages = [await self._pending(kind) for kind in types or self.view.plan.types or (None,)]
         due = [job for page in pages for job in page if self._could_run(job)]

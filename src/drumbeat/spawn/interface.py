@@ -172,7 +172,7 @@ class ReachableList:
 
 @runtime_checkable
 class ListsReachable(Protocol):
-    """A spawner with several places (hosts or engines) for workers, of which some can be silent while others answer."""
+    """A spawner with several places (hosts or engines) for workers: some can be silent while others answer."""
 
     async def list_reachable(self, pool_id: PoolId | None) -> ReachableList:
         """Return the instances of a pool, or of all pools, at the hosts or engines that answer, and the silent ones."""

@@ -131,7 +131,7 @@ class DockerSpawner:
             await self._remove(client, found)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's output. Raises NotFound, such as for a terminated worker, and SpawnError."""
+        """Return the last lines of the worker's output. Raises SpawnError; NotFound, for example for a terminated worker."""
         client, name = self._opened(), (pool_id, worker_id)
         found = await self._find(client, name)
         text = await client.logs(found.id, lines) if found is not None else None

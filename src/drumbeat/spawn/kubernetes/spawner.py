@@ -136,7 +136,7 @@ class KubernetesSpawner:
             self._seen.pop(name, None)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log. Raises NotFound if its Job was deleted or has not run yet, SpawnError."""
+        """Return the last lines of the worker's log. Raises SpawnError; NotFound if its Job was deleted or has not run yet."""
         self._check_open()
         name = (pool_id, worker_id)
         pod = newest(await self._pods_of(name))

@@ -120,7 +120,7 @@ class SlurmSpawner:
             await self._end(name)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log. Raises NotFound, such as for a terminated worker, and SpawnError."""
+        """Return the last lines of the worker's log. Raises SpawnError; NotFound, for example for a terminated worker."""
         await self._open()
         run = await in_thread(self._folder.find, self._key((pool_id, worker_id)))
         if run is None:

@@ -125,5 +125,5 @@ def newest_of_each(services: Sequence[SpcsService]) -> dict[Name, SpcsService]:
 
 
 def _there(found: Iterable[SpcsService | None]) -> Sequence[SpcsService]:
-    """Return the services, without deleted ones and without None, which stands for a service that is not Drumbeat's."""
+    """Return the services that are not deleted. Leaves out None, which stands for a service that Drumbeat did not start."""
     return [service for service in found if service is not None and service.status != "DELETED"]

@@ -145,7 +145,7 @@ class SpcsSpawner:
             self._left.pop(name, None)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log. Raises NotFound if it has none or its service was dropped, SpawnError."""
+        """Return the last lines of the worker's log. Raises SpawnError; NotFound if there is no log or no service."""
         name = (pool_id, worker_id)
         service = newest(await self._services_of(name))
         if service is None:

@@ -92,8 +92,8 @@ class ConnectedHost:
         return bool(place == self.settings.name) or self.may_hold(name, is_found=True)
 
     def note_start(self, name: Name) -> timedelta | None:
-        """Note that a request to start this worker is being sent to the host. Returns the note of an earlier start (until when
-        it may still take effect), which ``note_not_started`` needs; None if there was none."""
+        """Note that a request to start this worker is being sent to the host. Returns the time until which an earlier request
+        may still take effect, which ``note_not_started`` needs; None if there was no earlier request."""
         earlier = self._sent.get(name)
         self._sent[name] = self._clock.elapsed() + self._common.settle
         return earlier

@@ -182,7 +182,7 @@ class PostgresQueue(SqlQueue):
         return await self._with_missed_jobs(claiming, rows, began, cursor)
 
     async def _with_missed_jobs(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """Return the claimed ``rows``, and claim more if they are too few: before ``cursor``, of limited groups, or now due."""
+        """Return the claimed ``rows``. If too few, also claim jobs before ``cursor``, of limited groups, and now due."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]
