@@ -55,7 +55,7 @@ class MarkLost:
 
     @property
     def is_crash(self) -> bool:
-        """Whether the worker's jobs may be the cause (see ``Worker.has_crashed``)."""
+        """Whether the worker's jobs may have caused its loss (see ``Worker.has_crashed``)."""
         return stays(self.worker)
 
 
@@ -274,7 +274,10 @@ def end_strays(snapshot: PoolSnapshot) -> list[EndStray]:
     """
     asked_for = {worker.worker_id for worker in snapshot.workers if worker.reaped_at is None or worker.status in LIVE}
     strays = [instance.worker_id for instance in snapshot.instances if instance.running and instance.worker_id not in asked_for]
-    return [EndStray(worker_id=worker_id, reason="it runs without a live row") for worker_id in dict.fromkeys(strays)]
+    return [
+        EndStray(worker_id=worker_id, reason="it runs, but the store has no live worker of this id")
+        for worker_id in dict.fromkeys(strays)
+    ]
 
 
 def may_be_exiting(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:

@@ -135,7 +135,7 @@ class FleetService:
         return found
 
     async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
-        """Decide the recent beats again, with the recorded or changed policies, and return what differs. Raises NotFound."""
+        """Repeat the decisions of recent beats, with recorded or changed policies. Returns the differences. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, after, found = await self._store.now() - since, 0, Replay()
         while page := await self._store.beats.list(self._pool_id, since=begin, after=after, limit=_PAGE):

@@ -168,6 +168,6 @@ def decide(view: SweepView) -> Decision[EndStray | Reap]:
     ]
     return Decision(
         actions=actions,
-        why_not=None if actions else "every instance of this pool has a live row",
+        why_not=None if actions else "every instance of this pool belongs to a live worker",
         summary={"kind": CHECK, "sweep": len(actions)},
     )

@@ -226,7 +226,7 @@ class ControlLoop(Generic[V, A]):
                 draft.actions.append(encode_action(action, error=why))
                 continue
             if not await self._still_leads(draft.lease):
-                draft.leave_undone(actions[n:], "the lease is no longer trusted")
+                draft.leave_undone(actions[n:], "this controller's lease may have expired")
                 return
             if not await self._do(draft, action):
                 draft.leave_undone(actions[n + 1 :], "another controller leads now")

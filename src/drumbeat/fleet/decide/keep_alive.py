@@ -48,6 +48,7 @@ class UsualTimes:
 def update_levels(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
     """Return, for each n, whether more than n workers are needed and the time since which this is so. Also return the past gaps
     and the mean length of uses.
+
     A use is a time in which more than n workers were needed, a gap the time between two uses. ``here`` workers exist now."""
     uses, gaps, levels = dict(before.uses), list(before.gaps), list[tuple[bool, float]]()
     count = max(min(max(here, demand), LEVELS), len(before.levels))

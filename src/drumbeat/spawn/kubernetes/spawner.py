@@ -295,7 +295,7 @@ class KubernetesSpawner:
         try:
             return {event.involved_object.uid: event.message for event in await self._client.failed_pods()}
         except SpawnError as exc:
-            log.warning("could not read the events that say why pods were not created: %s", exc)
+            log.warning("could not read the events that say why pods were not created: %s; trying again later", exc)
             return {}
 
     async def _unlisted(self, missing: Sequence[Name]) -> Mapping[Name, Instance]:

@@ -71,7 +71,11 @@ class ServiceLookup:
         try:
             rows = await self._read("SHOW SERVICE CONTAINERS", self._statements.containers(service.service))
         except SpawnError as exc:
-            log.warning("could not read the state of the container of worker %s of pool %s: %s", *reversed(service.name), exc)
+            log.warning(
+                "could not read the container of worker %s of pool %s: %s; using its last known state",
+                *reversed(service.name),
+                exc,
+            )
             return known
         seen = read_container(rows)
         self._containers[service.ref] = service.status, now, seen

@@ -222,7 +222,11 @@ class SshSpawner:
             await host.ask({"do": "terminate", "key": self._key(name), "run": ended.ref.partition(":")[2]})
         except SpawnError as exc:
             log.warning(
-                "could not delete the record of %s, an ended run of worker %s of %s: %s", ended.ref, name[1], name[0], exc
+                "could not delete the record of %s, an ended run of worker %s of %s: %s; the host deletes it later",
+                ended.ref,
+                name[1],
+                name[0],
+                exc,
             )
 
     def _no_room(self, name: Name, views: HostViews, went_down: Sequence[Unanswered]) -> SpawnFailed:

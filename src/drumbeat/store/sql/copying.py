@@ -32,7 +32,7 @@ Change = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 class _SourceChanged(Exception):
-    """The rows in the target are not the first rows of the source."""
+    """The target's rows of a table are not the first rows of the source, so the table is copied again."""
 
 
 @dataclass(frozen=True, slots=True)
