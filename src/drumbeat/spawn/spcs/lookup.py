@@ -96,7 +96,7 @@ class ServiceLookup:
                 f"the list of services has reached its limit of {_MOST_ROWS} rows and may be incomplete; "
                 "drop services that have ended"
             )
-        return _there(read_service(row, name) for row in rows if str(row.get("name", "")).startswith(prefix))
+        return _existing(read_service(row, name) for row in rows if str(row.get("name", "")).startswith(prefix))
 
     async def _described(self, seen: SpcsService) -> SpcsService | None:
         """Look up a known service by its name, and return its current state; None if it no longer exists."""
@@ -106,7 +106,7 @@ class ServiceLookup:
             if exc.says_missing:
                 return None
             raise Unanswered(str(exc), cause=exc.cause, retry_after=exc.retry_after) from exc
-        return next(iter(_there(read_service(row, seen.name, seen.token) for row in rows)), None)
+        return next(iter(_existing(read_service(row, seen.name, seen.token) for row in rows)), None)
 
     async def _read(self, what: str, statement: str) -> Sequence[Row]:
         try:
@@ -128,6 +128,6 @@ def newest_of_each(services: Sequence[SpcsService]) -> dict[Name, SpcsService]:
     return {name: found for name, each in grouped.items() if (found := newest(each)) is not None}
 
 
-def _there(found: Iterable[SpcsService | None]) -> Sequence[SpcsService]:
+def _existing(found: Iterable[SpcsService | None]) -> Sequence[SpcsService]:
     """Return the services that are not deleted. Leaves out None, which stands for a service that Drumbeat did not start."""
     return [service for service in found if service is not None and service.status != "DELETED"]
