@@ -22,7 +22,7 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_LARGEST_DRIFT = timedelta(seconds=10)  #: if the store's clock gains more than this on ours, it was set forward
+_LARGEST_DRIFT = timedelta(seconds=10)  #: if the store's clock gains more than this on this machine's clock, it was set forward
 _LONG_AGO = timedelta(days=365)  #: given to ``observe`` after a clock jump, so that earlier silence of workers is ignored
 _MOST_WAKEUPS = 10  #: a loop that is woken often runs at most this many times as many beats as usual
 _AFTER_EXPIRY = timedelta(milliseconds=10)  #: how long after another leader's lease expires to ask for it

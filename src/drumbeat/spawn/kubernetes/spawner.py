@@ -69,7 +69,7 @@ class KubernetesSpawner:
         self._clock = clock or SystemClock()
         self._client = KubernetesClient(settings, self._clock)
         self._seen: dict[Name, str] = {}  #: workers that were alive at the last look, with the uid of their Job
-        self._problems: dict[Name, str] = {}  #: what is wrong with workers, as it was logged
+        self._problems: dict[Name, str] = {}  #: the last problem of each worker that was logged
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._stack: AsyncExitStack | None = None
 

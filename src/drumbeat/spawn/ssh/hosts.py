@@ -57,9 +57,9 @@ class ConnectedHost:
         self._down: Unanswered | None = None  #: why the last login failed
         self._backoff = _FIRST_BACKOFF
         self._retry_at = timedelta()
-        self._clock_offset = timedelta()  #: how far the host's clock is ahead of ours
+        self._clock_offset = timedelta()  #: how far the host's clock is ahead of this machine's
         self._seen: set[Name] | None = None  #: the workers in the host's last answer; None: it never answered
-        self._sent: dict[Name, timedelta] = {}  #: starts sent to the host: until when its answers can lack them
+        self._sent: dict[Name, timedelta] = {}  #: starts sent to the host, and how long its answers may still lack them
 
     def may_hold(self, name: Name, *, is_first: bool = False, is_found: bool = False) -> bool:
         """Whether the worker might be on this host, by the host's last answer and the starts sent to it since.
