@@ -163,7 +163,7 @@ class PostgresQueue(SqlQueue):
         return [token for token in tokens if numbers.get(token.job_id) in held]
 
     async def _settle_late(self, holder: Holder, late: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> set[Token]:
-        """Try to record outcomes that the first statement did not record: the job is no longer held, or just got a child."""
+        """Try to record outcomes that the first statement did not record, as the job is no longer held or just got a child."""
         if not late:
             return set()
         settled = await transact_again(self._database, lambda: settle_locked(holder, late, numbers))
