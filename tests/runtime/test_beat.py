@@ -260,8 +260,8 @@ async def test_a_lease_that_cannot_be_renewed_in_time_stops_the_acting(world: Wo
             report = await during(world, beat, 9)
 
     assert [worker for worker, _ in controller.done] == ["w1", "w2", "w3"]
-    assert report.error == "act: 1 actions not done: the lease is no longer trusted"
-    assert report.actions[-1]["error"] == "not done: the lease is no longer trusted"
+    assert report.error == "act: 1 actions not done: this controller's lease may have expired"
+    assert report.actions[-1]["error"] == "not done: this controller's lease may have expired"
 
 
 async def test_a_long_beat_renews_its_lease_between_actions(world: World) -> None:
@@ -304,7 +304,7 @@ async def test_a_process_that_was_paused_does_not_act_on_what_it_saw_before(worl
         report = await during(world, beat, 5)
 
     assert controller.done == []
-    assert report.error == "act: 1 actions not done: the lease is no longer trusted"
+    assert report.error == "act: 1 actions not done: this controller's lease may have expired"
 
 
 async def test_what_hangs_is_given_up(world: World) -> None:

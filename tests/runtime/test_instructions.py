@@ -155,7 +155,11 @@ def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through
         (EventType.SET_WORKER_TARGET, {"target_connections": True}, "target_connections to be a whole number, got True"),
         (EventType.SET_WORKER_TARGET, {"target_connections": 1.5}, "target_connections to be a whole number, got 1.5"),
         (EventType.SET_WORKER_TARGET, {"target_connections": float("inf")}, "target_connections to be a whole number, got inf"),
-        (EventType.SET_WORKER_TARGET, {"target_connections": 1, "ramp_seconds": "x"}, "ramp_seconds to be seconds, got 'x'"),
+        (
+            EventType.SET_WORKER_TARGET,
+            {"target_connections": 1, "ramp_seconds": "x"},
+            "ramp_seconds to be a number of seconds, got 'x'",
+        ),
         (
             EventType.SET_WORKER_TARGET,
             {"target_connections": 1, "target_qps": -1},
@@ -166,7 +170,7 @@ def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through
             {"target_connections": 1, "target_qps": "9"},
             "target_qps to be a number of at least 0, got '9'",
         ),
-        (EventType.STOP, {"drain_timeout_seconds": float("nan")}, "drain_timeout_seconds to be seconds, got nan"),
+        (EventType.STOP, {"drain_timeout_seconds": float("nan")}, "drain_timeout_seconds to be a number of seconds, got nan"),
     ],
 )
 def test_an_order_that_makes_no_sense_is_refused(kind: EventType, payload: Mapping[str, Any], expected: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.core.pool import PoolId
 
-CHECK = "check"  #: ``kind`` of a beat in a fleet's pool that the fleet did not record itself; the fleet's beats have no kind
+CHECK = "check"  #: ``kind`` of a beat that only checked a fleet's pool, for example for lost workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

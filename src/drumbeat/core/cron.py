@@ -20,7 +20,7 @@ _MACROS: Mapping[str, str] = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_LARGEST_CHANGE = timedelta(hours=3)  #: clocks are never set forward or back by more, except over a whole day
+_LARGEST_CHANGE = timedelta(hours=3)  #: clocks are never set forward or back by more, except where a whole date was skipped
 _MAX_DAYS = 366 * 9  #: how many days to search: 29 February may be eight years away, around a turn of the century
 
 

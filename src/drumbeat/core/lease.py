@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-STORE_ID: Final = "store/id"  #: name of the lease whose owner is the store's id; not copied with the store
+STORE_ID: Final = "store/id"  #: name of a special lease: its ``owner`` is the store's id; a copy of the store does not get it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from drumbeat.core.worker import NOT_LOADED, TYPES, Worker
 
-RETRY_AFTER = timedelta(minutes=10)  #: then a worker is started again for a type whose handler the last one could not load
+RETRY_AFTER = timedelta(minutes=10)  #: then another worker is started for job types that could not be loaded
 
 
 def types_not_loaded(

@@ -34,7 +34,7 @@ def read_json(text: str | bytes | bytearray, what: str, **options: Any) -> Any:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that up to 18 ASCII digits write; None for any other text, such as ², ٣, -1 or thousands of digits."""
+    """Parse a whole number of 1 to 18 ASCII digits; None for any other text, such as ², ٣, -1 or thousands of digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 

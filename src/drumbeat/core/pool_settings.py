@@ -17,7 +17,7 @@ POOL_VARIABLES: Mapping[str, str] = {
 LOG_FORMATS = ("text", "json")
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|KB|MB)?", re.IGNORECASE)
 _UNITS = {"b": 1, "kb": 1024, "mb": 1024 * 1024}
-_LEAST, _MOST = 1024, 1024 * 1024  #: bounds of max_inline
+_LEAST, _MOST = 1024, 1024 * 1024  #: bounds of max_inline, in bytes
 _PLACE = re.compile(r"file:///.+|s3://[A-Za-z0-9][^@]*")
 
 

@@ -1,4 +1,4 @@
-"""Recovery: finds dead workers whose row still says that they live, and instances without a row. Pure functions: no I/O.
+"""Recovery: finds dead workers whose row still has a live status, and instances without a row. Pure functions: no I/O.
 
 Bench, pool and fleet all recover in the same way, before they decide anything else.
 """
@@ -37,7 +37,9 @@ class PoolSnapshot:
     instances: tuple[ListedInstance, ...]
     partial: bool = False  #: the provider gave no list; ``instances`` may be incomplete
     unlisted: str | None = None  #: why the provider gave no list
-    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: instance ids that the provider lists and rows lack
+    unnoted: Mapping[WorkerId, str] = field(
+        default_factory=dict
+    )  #: instance ids that the provider lists, but that the workers' rows do not have yet
     unique_names: bool = True  #: the provider never has two instances of one worker
     provider: str = ""  #: the provider of the instances
     settle: timedelta = timedelta()  #: how long a requested instance may be missing from the provider's list
@@ -53,7 +55,7 @@ class MarkLost:
 
     @property
     def is_crash(self) -> bool:
-        """Whether the worker's jobs may be the cause (see ``Worker.has_crashed``)."""
+        """Whether the worker's jobs may have caused its loss (see ``Worker.has_crashed``)."""
         return stays(self.worker)
 
 
@@ -97,7 +99,7 @@ Recovery = Closing | Reap | EndStray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The result of ``recover``: the actions to take, and the workers that remain after them."""
+    """The result of ``recover``: the actions to take, and the workers that remain after these actions."""
 
     actions: tuple[Recovery, ...]
     living: tuple[Worker, ...]  #: live workers that no action closes
@@ -216,9 +218,9 @@ def find_spared(snapshot: PoolSnapshot, watched_since: datetime, last_at: dateti
     """Return the workers that are silent for long enough to be lost, but might still send a heartbeat: their process runs, and
     nobody watched the pool when they fell silent, so the machine may have been suspended, or the clock set.
 
-    Not for ever: a worker is not spared if a beat found it silent at least one and a half heartbeat intervals ago.
+    A worker is spared only briefly: not if an earlier beat, at least one and a half heartbeat intervals ago, found it silent.
 
-    ``watched_since``: since when controllers watch the pool without a gap. ``last_at``: the time of the last beat.
+    ``watched_since``: the time since which controllers watch the pool without a gap. ``last_at``: the time of the last beat.
     """
     thresholds = snapshot.thresholds
     before = snapshot.now - thresholds.heartbeat_every * _MISSED_AFTER
@@ -272,7 +274,10 @@ def end_strays(snapshot: PoolSnapshot) -> list[EndStray]:
     """
     asked_for = {worker.worker_id for worker in snapshot.workers if worker.reaped_at is None or worker.status in LIVE}
     strays = [instance.worker_id for instance in snapshot.instances if instance.running and instance.worker_id not in asked_for]
-    return [EndStray(worker_id=worker_id, reason="it runs without a live row") for worker_id in dict.fromkeys(strays)]
+    return [
+        EndStray(worker_id=worker_id, reason="it runs, but the store has no live worker of this id")
+        for worker_id in dict.fromkeys(strays)
+    ]
 
 
 def may_be_exiting(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
@@ -300,7 +305,7 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
-    """Whether a worker of which no running instance is listed is surely gone. ``over``: the workers whose instances are all
+    """Whether a worker without a listed running instance is surely gone. ``over``: the workers whose instances are all
     listed as ended. False for a worker of another provider, as this provider's list does not show its instance."""
     if not covers(snapshot.provider, row.provider):
         return False

@@ -1,4 +1,4 @@
-"""Whether a store's URL can be shown, and whether the store's password is in an environment variable."""
+"""Tells whether a store's URL contains a secret, and whether the store takes its password from an environment variable."""
 
 import re
 

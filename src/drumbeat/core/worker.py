@@ -16,13 +16,13 @@ _NUMBERED = re.compile(r"worker-([0-9]{1,15})")
 
 TERMINATING = "terminating"  #: the status that a fleet shows for a live worker that is leaving
 NOT_STARTED = "not started"  #: the status that is shown for a worker that its engine did not start
-SPAWN_FAILED = "spawn_failed"  #: key in a row's ``meta``: its engine refused to start it, and it is not asked for again
-REFUSED = "refused"  #: key in a row's ``meta``: how its engine refused to start it; it is asked for again
+SPAWN_FAILED = "spawn_failed"  #: key in a row's ``meta``: its engine refused to start it, and is not asked again
+REFUSED = "refused"  #: key in a row's ``meta``: its engine refused to start it (why and when), and will be asked again
 UNANSWERED = "unanswered"  #: key in a row's ``meta``: why the last request to start it got no answer
-CAPACITY_EXEMPT = "capacity_exempt"  #: key in a row's ``meta``: the worker does not count in its fleet
+CAPACITY_EXEMPT = "capacity_exempt"  #: key in a row's ``meta``: the worker does not count towards the size of its fleet
 TYPES = "types"  #: key in a row's ``meta``: the job types that the worker has handlers for; missing: every type
 NOT_LOADED = "not_loaded"  #: key in a row's ``meta``: job types whose handler the worker cannot load, with the cause
-CRASH = "crash"  #: key in a row's ``meta``: whether its jobs may be the cause of its end; missing: its status tells
+CRASH = "crash"  #: key in a row's ``meta``: whether its jobs may have caused its end; if missing, see has_crashed
 DISK = "disk"  #: the key in ``gpu`` under which a worker reports the disk of its volume
 
 
@@ -85,7 +85,7 @@ class ExitCode(IntEnum):
     CONTROLLER_GONE = 5  #: no controller renewed its lease for too long
 
 
-ENDED_BY_ITSELF = frozenset({ExitCode.CLEAN, ExitCode.STORE_LOST, ExitCode.CONTROLLER_GONE})  #: no job is the cause
+ENDED_BY_ITSELF = frozenset({ExitCode.CLEAN, ExitCode.STORE_LOST, ExitCode.CONTROLLER_GONE})  #: exits that no job caused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

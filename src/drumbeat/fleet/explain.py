@@ -98,7 +98,7 @@ def _money(view: FleetView) -> dict[str, Any]:
 
 
 def _decided(decision: Decision[Action]) -> tuple[str, ...]:
-    return tuple(_say(type(action).__name__, _subject(action), action.reason) for action in decision.actions)
+    return tuple(_action_line(type(action).__name__, _subject(action), action.reason) for action in decision.actions)
 
 
 def _subject(action: Action) -> str:
@@ -109,10 +109,10 @@ def _subject(action: Action) -> str:
 def _recorded(action: Mapping[str, Any]) -> str:
     subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or ""
     failed = f" [not done: {action['error']}]" if action.get("error") else ""
-    return _say(str(action["type"]), str(subject), f"{action['reason']}{failed}")
+    return _action_line(str(action["type"]), str(subject), f"{action['reason']}{failed}")
 
 
-def _say(what: str, subject: str, reason: str) -> str:
+def _action_line(what: str, subject: str, reason: str) -> str:
     return f"{what} {subject}: {reason}" if subject else f"{what}: {reason}"
 
 

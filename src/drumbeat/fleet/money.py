@@ -36,7 +36,7 @@ def tariff(policy: FleetPolicy, provider: Provider) -> Tariff:
 
 
 def paid_until(worker: Worker, now: datetime, granule: timedelta) -> datetime:
-    """Return until when a worker is paid for: its end, or now if it might still run, rounded up to whole billing granules."""
+    """Return the time until which a worker is paid for: its end, or now if it may still run, rounded up to whole granules."""
     begun = worker.created_at or now
     used = max((worker.reaped_at or now) - begun, timedelta())
     return begun + granule * max(ceil(used / granule), 1)
@@ -55,10 +55,10 @@ def spend(workers: Iterable[Worker], now: datetime, rates: Tariff) -> Spending:
 
 
 def settle(before: SettledSpending | None, workers: Sequence[Worker], now: datetime, rates: Tariff) -> SettledSpending:
-    """Add the money of workers that were reaped over an hour ago to what earlier beats settled (``before``).
+    """Add the cost of workers that were reaped over an hour ago to the spending that earlier beats settled (``before``).
 
     ``workers``: at least those that are not reaped or were reaped since ``before.until``; all, if ``before`` is None. A worker
-    that was reaped earlier costs nothing in an hour, day or month that began since: what it was paid for ended before that."""
+    that was reaped earlier costs nothing in an hour, day or month that began since: its paid time ended before that."""
     at = max(now, before.at) if before else now
     until = at - _SETTLED_AFTER - rates.granule
     gone = [each for each in workers if each.reaped_at and each.reaped_at < until]
@@ -74,7 +74,7 @@ def settle(before: SettledSpending | None, workers: Sequence[Worker], now: datet
 
 
 def spend_since(settled: SettledSpending, workers: Iterable[Worker]) -> Spending:
-    """Return the money spent in the hour, day and month of ``settled.at``: what is settled, and that of all other workers."""
+    """Return the money spent in the hour, day and month of ``settled.at``: the settled sum plus the cost of other workers."""
     rest = spend((each for each in workers if not each.reaped_at or each.reaped_at >= settled.until), settled.at, settled.rates)
     old = settled.spent
     return Spending(hour=old.hour + rest.hour, day=old.day + rest.day, month=old.month + rest.month)
@@ -136,7 +136,7 @@ def _within(
 
 
 def _allowed_at_once(room: float, staying: Sequence[Worker], rates: Tariff) -> float:
-    """Return how many workers, those in ``staying`` and new ones, may run at once for at most ``room`` per hour."""
+    """Return how many workers (``staying`` and new ones) may run at once if together they may cost ``room`` per hour."""
     count, left = _count_affordable(room, sorted((burn([each], rates) for each in staying), reverse=True))
     if count < len(staying):
         return count

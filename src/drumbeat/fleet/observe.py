@@ -158,16 +158,16 @@ def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, 
 
 
 def oldest_end_to_read(last: Beat | None, settled: SettledSpending | None, now: datetime) -> datetime | None:
-    """Return from which time on reaped workers must be read: the money of earlier ones is settled, or they cost nothing this
-    month; None: read all."""
+    """Return the time from which on reaped workers must be read; None: read all. Workers that were reaped earlier are in the
+    settled spending, or cost nothing this month."""
     if "last_number" not in ((last.view or {}) if last else {}):
         return None
     return settled.until if settled else billed_since(now)
 
 
 def last_settled(last: Beat | None, rates: Tariff, now: datetime) -> SettledSpending | None:
-    """Read the money that the last beat settled. None if that does not hold now, so that all rows of the month are to be read:
-    the beat is of an earlier version, the prices have changed, or the store's clock went back."""
+    """Read the settled spending that the last beat stored. None if it cannot be used, so that all rows of this month must be
+    read: an earlier version of Drumbeat stored the beat, the prices have changed, or the store's clock went back."""
     try:
         found = msgspec.convert((last.view or {}).get("settled") if last else None, SettledSpending | None)
     except msgspec.ValidationError as exc:
@@ -177,8 +177,8 @@ def last_settled(last: Beat | None, rates: Tariff, now: datetime) -> SettledSpen
 
 
 def _ready_before(last: Beat | None, workers: Sequence[Worker]) -> list[Worker]:
-    """Return the last few workers that became ready of those that the last beat's view has and that were not read again. If
-    they cannot be read, the spawn lag is measured without them."""
+    """Return the last few workers that became ready, among the workers in the last beat's view that were not read again. If
+    the view cannot be read, the spawn lag is measured without them."""
     known = {each.worker_id for each in workers}
     rows = ((last.view or {}) if last else {}).get("workers", ())
     try:

@@ -113,10 +113,10 @@ class QueueReader:
         return slo is not None and since is not None and self.view.now - since > slo
 
     async def _oldest_claimable(self, types: Sequence[str]) -> datetime | None:
-        """Return since when the oldest claimable job has been waiting. ``types``: types that are not paused; empty: every type.
+        """Return the time since which the oldest claimable job has waited. ``types``: types that are not paused; empty: all.
 
-        Reads one page of each type. If all these jobs are blocked and more follow, the answer is since when every beat has
-        found claimable jobs: no claimable job has waited longer.
+        Reads one page of each type. If all these jobs are blocked and more follow, returns the time since which every beat
+        has found claimable jobs: no claimable job has waited longer.
         """
         pages = [await self._pending(kind) for kind in types or self.view.plan.types or (None,)]
         due = [job for page in pages for job in page if self._could_run(job)]
@@ -185,8 +185,8 @@ class QueueReader:
         return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(minutes.items())), cursor
 
     def _unread_since(self, page: Sequence[Job], since: datetime) -> datetime:
-        """Return from when on the jobs of this page and the next ones count as arrivals: from ``since``, the last beat, or from
-        the beginning if the last beat counted at least a page of jobs and stopped before the first job of this page."""
+        """Return the time from which on the jobs of this and later pages count as arrivals: ``since`` (the last beat), or when
+        counting began if the last beat counted at least a page of jobs and stopped before the first job of this page."""
         state = self.view.state
         if state is None or not state.arrivals or state.arrivals[-1][1] < PAGE or not page:
             return since
@@ -209,7 +209,7 @@ class QueueReader:
         return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE), False
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
-        """Return the outcomes of jobs that ran at the last beat and do not run now, and of failed jobs that began since."""
+        """Return the outcomes of jobs that ran at the last beat but do not run now, and of failed jobs that began after it."""
         before = msgspec.convert((self.last.view or {}).get("held", []), tuple[HeldJob, ...]) if self.last else ()
         gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
         outcomes = [await self._outcome(each) for each in gone]

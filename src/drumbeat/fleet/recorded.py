@@ -11,7 +11,7 @@ from drumbeat.fleet.replay import RecordedBeat
 
 
 def is_fleet_beat(beat: Beat) -> bool:
-    """Whether a fleet's autoscaler ran this beat, not a checker (takes back jobs) or a sweep (ends forgotten instances)."""
+    """Whether a fleet's autoscaler ran this beat. False for a beat that only took back jobs or ended forgotten instances."""
     return not beat.is_check and (beat.view is None or "demand" not in beat.view)
 
 

@@ -1,4 +1,4 @@
-"""Decide recorded beats again, with the same policy or another, and list what differs. Pure.
+"""Repeat the decisions of recorded beats, with the same policy or another, and list what differs. Pure.
 
 Each beat is decided from what it observed when it was recorded, even if the beats before it are now decided differently. Only a
 simulation (``fleet simulate``) shows how one decision affects the next."""
@@ -39,7 +39,7 @@ class ReplayDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The result of deciding recorded beats again: how many are decided as before, and what differs."""
+    """The result of repeating the decisions of recorded beats: how many are the same, and what differs."""
 
     beats: int = 0
     same: int = 0
@@ -68,7 +68,7 @@ class Replay:
 
 
 def replay(beats: Sequence[RecordedBeat], encode: EncodeAction, change: Change | None = None) -> Replay:
-    """Decide each recorded beat again and compare. ``change`` turns the recorded policy into the policy to use."""
+    """Repeat the decision of each recorded beat and compare. ``change`` turns the recorded policy into the policy to use."""
     replayed = [_replayed(beat, encode, change) for beat in beats]
     differences = tuple(found for _, found in replayed if found is not None)
     before = [action["type"] for beat in beats for action in beat.actions]

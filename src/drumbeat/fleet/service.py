@@ -25,7 +25,7 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 _PAGE = 50  #: number of beats read at once: a large fleet's beats need much memory
-_MAX_CHECKS = 20  #: maximum number of beats of checkers that are skipped one by one
+_MAX_CHECKS = 20  #: maximum number of beats that only checked the pool and are skipped one by one
 _MICROSECOND = timedelta(microseconds=1)
 _BY_HAND = "by hand"
 _TRIES = 5  #: attempts to close a row that heartbeats keep changing
@@ -54,7 +54,7 @@ class FleetCost:
 
 
 class FleetService:
-    """Answers questions about one pool's workers and controls them. Only ``plan``, ``spend`` and ``kill`` call the provider."""
+    """Shows and controls the workers of one pool. Only ``plan``, ``spend`` and ``kill`` call the provider."""
 
     def __init__(self, store: Store, pool_id: PoolId, encode: EncodeAction) -> None:
         self._store = store
@@ -96,7 +96,7 @@ class FleetService:
         return found
 
     async def last_beat(self, at: datetime | None = None) -> Beat | None:
-        """Return the autoscaler's last beat up to a moment, even if it failed. Skips the beats of checkers and sweeps."""
+        """Return the autoscaler's last beat up to a moment, even if it failed. Skips beats that only checked the pool."""
         found = await self._store.beats.last(self._pool_id, before=at)
         if found is None or is_fleet_beat(found):
             return found
@@ -104,7 +104,7 @@ class FleetService:
         return max((each for each in both if each), key=lambda beat: beat.n, default=None)
 
     async def _last_before(self, check: Beat) -> Beat | None:
-        """Return the last beat of the fleet's controller before ``check``, a checker's beat; None if it is too far back."""
+        """Return the autoscaler's last beat before ``check``, a beat that only checked the pool; None if it is too far back."""
         found: Beat | None = check
         for _ in range(_MAX_CHECKS):
             if found is None or is_fleet_beat(found):
@@ -135,7 +135,7 @@ class FleetService:
         return found
 
     async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
-        """Decide the recent beats again, with the recorded or changed policies, and return what differs. Raises NotFound."""
+        """Repeat the decisions of recent beats, with recorded or changed policies. Returns the differences. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, after, found = await self._store.now() - since, 0, Replay()
         while page := await self._store.beats.list(self._pool_id, since=begin, after=after, limit=_PAGE):

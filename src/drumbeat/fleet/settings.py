@@ -146,8 +146,8 @@ def load_thresholds(
     is_new: bool = True,
     is_rented: bool | None = None,
 ) -> Thresholds | None:
-    """Return the time limits of a preset: ``preset``, else the file's, else ``gpu`` for a new fleet on rented machines. None if
-    no preset applies.
+    """Return the time limits of a preset: ``preset``, else the one that the file names, else ``gpu`` for a new fleet on rented
+    machines. None if no preset applies.
 
     ``is_rented``: whether the policy's engine rents machines. If None, only the engine ``runpod`` counts as renting machines.
 

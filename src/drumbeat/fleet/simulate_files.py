@@ -44,7 +44,7 @@ def _figures(outcome: SimulationResult) -> dict[str, Any]:
 
 
 def policy_for(name: str | None, settings: Mapping[str, Any], file: Path | None = None) -> FleetPolicy:
-    """Return the policy to simulate: the file's, or else the policy ``name``, with these settings. Raises InvalidInput.
+    """Return the policy to simulate: from the file, or else the policy ``name``, with these settings. Raises InvalidInput.
 
     Without a file, ``queue_ratio`` has its usual bounds; the other policies have from 0 to ``MAX_WORKERS`` workers.
     """

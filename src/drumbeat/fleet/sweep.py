@@ -63,8 +63,8 @@ class Sweep:
         return {}
 
     async def all_but(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
-        """Terminate forgotten instances of all pools that have instances at the provider, except ``own``. Returns, by pool, the
-        reports of the beats that did it."""
+        """Terminate forgotten instances of all pools that have instances at the provider, except ``own``. Returns the
+        report of each pool's beat."""
         shown = await self.spawner.pools() if isinstance(self.spawner, ListsPools) else ()
         reports: dict[PoolId, BeatReport] = {}
         for pool_id in sorted({*shown} - {own}):
@@ -84,7 +84,7 @@ class Sweep:
             return None
 
     async def _sweep_pool(self, pool_id: PoolId) -> BeatReport | None:
-        """Terminate a pool's forgotten instances. Returns the report of the beat that did it, or None if none was needed."""
+        """Terminate a pool's forgotten instances in one beat. Returns the beat's report, or None if no beat was needed."""
         pool = await self.store.pools.find(pool_id)
         if pool is None:
             await self._unknown(pool_id)
@@ -168,6 +168,6 @@ def decide(view: SweepView) -> Decision[EndStray | Reap]:
     ]
     return Decision(
         actions=actions,
-        why_not=None if actions else "every instance of this pool has a live row",
+        why_not=None if actions else "every instance of this pool belongs to a live worker",
         summary={"kind": CHECK, "sweep": len(actions)},
     )

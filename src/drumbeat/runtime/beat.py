@@ -22,9 +22,9 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_LARGEST_DRIFT = timedelta(seconds=10)  #: if the store's clock gains more than this on ours, it was set forward
+_LARGEST_DRIFT = timedelta(seconds=10)  #: if the store's clock gains more than this on this machine's clock, it was set forward
 _LONG_AGO = timedelta(days=365)  #: given to ``observe`` after a clock jump, so that earlier silence of workers is ignored
-_MOST_WAKEUPS = 10  #: a woken loop beats at most this many times as often as usual
+_MOST_WAKEUPS = 10  #: a loop that is woken often runs at most this many times as many beats as usual
 _AFTER_EXPIRY = timedelta(milliseconds=10)  #: how long after another leader's lease expires to ask for it
 
 
@@ -226,7 +226,7 @@ class ControlLoop(Generic[V, A]):
                 draft.actions.append(encode_action(action, error=why))
                 continue
             if not await self._still_leads(draft.lease):
-                draft.leave_undone(actions[n:], "the lease is no longer trusted")
+                draft.leave_undone(actions[n:], "this controller's lease may have expired")
                 return
             if not await self._do(draft, action):
                 draft.leave_undone(actions[n + 1 :], "another controller leads now")

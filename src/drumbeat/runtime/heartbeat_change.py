@@ -26,7 +26,7 @@ async def changed_heartbeat(store: Store, pool: PoolRow, every: timedelta | None
 async def check_live_workers(store: Store, pool: PoolRow, changed: Thresholds | None, instead: str = "") -> None:
     """Raise Refused if live workers of a pool would seem silent with new time limits, so that their jobs would run twice.
 
-    ``instead``: what else the user can do than stop them, as the end of the message."""
+    ``instead``: text at the end of the message that says what the user can do instead of stopping the workers."""
     before = pool.thresholds.heartbeat_every
     if changed is None or changed.stale_after > before:
         return

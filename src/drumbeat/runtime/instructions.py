@@ -118,7 +118,7 @@ def may_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> bool:
 def why_stop(instructions: WorkerInstructions, reply: HeartbeatReply) -> Stop | None:
     """Return the instruction to leave, from a STOP event, the worker's row or the run's status; None if the worker can stay.
 
-    A worker that learns late of a STOP event does not drain past the deadline in its row: after it a controller ends it.
+    A worker that learns late of a STOP event does not drain past the deadline in its row, as a controller ends it then.
     """
     left = None if reply.drain_deadline is None else max(reply.drain_deadline - reply.now, timedelta())
     if (stop := instructions.stop) is not None:
@@ -240,7 +240,7 @@ def _duration(event: Event, key: str) -> timedelta | None:
     try:
         return max(timedelta(seconds=value), timedelta())
     except (TypeError, ValueError, OverflowError):
-        raise _invalid(event, f"{key} to be seconds", value) from None
+        raise _invalid(event, f"{key} to be a number of seconds", value) from None
 
 
 def _invalid(event: Event, expected: str, got: Any) -> InvalidInput:

@@ -53,7 +53,7 @@ class StoreLogHandler(logging.Handler):
         self.urgent = asyncio.Event()  #: set when a line of level WARNING or above is waiting
 
     def set_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Set the event loop of the event ``urgent``, which lines of level WARNING and above set; None: they do not set it."""
+        """Set the event loop in which a line of level WARNING or above sets the event ``urgent``; None: no line sets it."""
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:

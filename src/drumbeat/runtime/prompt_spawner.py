@@ -16,7 +16,7 @@ from drumbeat.spawn.interface import Instance, ListsReachable, Order, ReachableL
 
 T = TypeVar("T")
 
-_FIRST_WAIT = timedelta(seconds=2)  #: how long the call that is under way may still take
+_FIRST_WAIT = timedelta(seconds=2)  #: how long a call that runs when ``stop`` is set may still take
 _EACH_WAIT = timedelta(milliseconds=500)  #: how long each later call may take
 _OPTIONAL = ("expand_volume", "pools", "logs", "forget_refusals")  #: methods that only some spawners have
 
@@ -73,7 +73,7 @@ class PromptSpawner:
 
     async def _answered(self, call: Coroutine[Any, Any, T]) -> T:
         try:
-            answer = await race(self._until_impatient(), call)
+            answer = await race(self._until_waited_long_enough(), call)
         except LostRace:
             self.silence = f"engine {self.traits.name} gave no answer in time"
             raise _Interrupted(self.silence) from None
@@ -86,7 +86,7 @@ class PromptSpawner:
         self.silence = None
         return answer
 
-    async def _until_impatient(self) -> None:
+    async def _until_waited_long_enough(self) -> None:
         """Return after the program was asked to stop and has then waited long enough for the engine's answer."""
         await self._stop.wait()
         now = self._clock.elapsed()

@@ -1,4 +1,4 @@
-"""Takes a snapshot of a pool: its workers' rows, their instances, and since when controllers watch it without a gap."""
+"""Takes a snapshot of a pool: its workers' rows, their instances, and how long controllers have watched it without a gap."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -143,8 +143,8 @@ async def last_observation(store: Store, pool: PoolRow) -> Beat | None:
 def watched_since(
     last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds, usual: timedelta = timedelta()
 ) -> datetime:
-    """Return since when controllers have watched this pool without a gap. A worker's silence counts only from then, because in
-    a gap the store might have been out of reach for workers, too.
+    """Return the time since which controllers have watched this pool without a gap. A worker's silence counts only from then,
+    because in a gap the store might have been out of reach for workers, too.
 
     After a gap, or if ``last`` is None, the result is ``now``; otherwise the time stored with the beat ``last``. It is a gap if
     no controller ran a beat, or this controller had no contact with the store (``gap``), for longer than both ``stale_after``

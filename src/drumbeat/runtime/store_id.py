@@ -1,4 +1,4 @@
-"""The id of a store, by which engines tell its workers from those of other stores, however the store's URL is written."""
+"""The id of a store. Engines use it to tell the store's workers from those of other stores, even if its URL changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _HERE: Final = frozenset({None, "local", "runpod"})  #: engines whose workers we
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreId:
-    """A store's id, and the workers that were started before the store had it: engines know them by the store's URL."""
+    """A store's id, and the workers that were started before the store had an id: engines find these by the store's URL."""
 
     value: str
     older: frozenset[tuple[PoolId, WorkerId]] = frozenset()

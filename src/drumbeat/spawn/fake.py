@@ -106,7 +106,7 @@ F = TypeVar("F", bound=Fault)
 
 @dataclass(slots=True, kw_only=True)
 class _Machine:
-    """A fake instance: from when to when it really runs, even if a fault makes the spawner answer something else."""
+    """A fake instance: when it really starts and ends, even if a fault makes the spawner answer something else."""
 
     order: Order
     ref: str

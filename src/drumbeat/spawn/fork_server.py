@@ -80,7 +80,7 @@ class ForkServer:
         try:
             request, files = receive_request(connection)
         except (OSError, ValueError) as exc:
-            log.warning("the fork server refused a request to start a process: %s", exc)
+            log.warning("the fork server refused a request to start a process: %s; the client starts it in the usual way", exc)
             connection.close()
             return True
         try:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ENGINE: Final = "engine"  #: key in an instance's ``meta``: the name of the engine that runs it
-#: of several refusals, the first of these causes is reported: those that time alone may cure come first
+#: if several engines refuse a start, the first of these causes is reported: causes that may pass by themselves come first
 _CURABLE_FIRST = (
     SpawnCause.NO_CAPACITY,
     SpawnCause.RATE_LIMITED,
@@ -54,7 +54,7 @@ class EngineGroup:
     """
 
     def __init__(self, members: Sequence[Spawner], older: Sequence[Spawner] = ()) -> None:
-        """``older`` may still run workers, and start no more."""
+        """``older``: engines that may still run workers, but start no new ones."""
         if not members:
             raise InvalidInput("expected at least one engine, got none")
         self._members = [GroupMember(each) for each in members]
@@ -205,7 +205,7 @@ class EngineGroup:
                 member.spawner.forget_refusals(pool_id)
 
     async def __aenter__(self) -> Self:
-        """Open the engines. Raises SpawnError if none can be opened; the settings of a single one keep no other from work."""
+        """Open the engines. Raises SpawnError if none can be opened; an engine with invalid settings does not stop the rest."""
         async with AsyncExitStack() as stack:
             for member in self._all:
                 stack.push_async_callback(member.close)

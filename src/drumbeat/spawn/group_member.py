@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ENGINE_ANSWERS_WITHIN: Final = timedelta(seconds=15)  #: timeout for one engine's list, shorter than the one for all of them
-_SLOW: Final = 1.0  #: seconds; an engine that takes less to give no list can be asked at every start
-_RESTS: Final = 4  #: an engine that took so long to give no list is not asked for one again for so many times as long
+_SLOW: Final = 1.0  #: seconds; an engine whose list fails faster than this can be asked at every start
+_RESTS: Final = 4  #: otherwise the pause until it is asked again, as a multiple of the time that the failed list took
 
 
 class GroupMember:
-    """One engine of a group. If it cannot be used because of its settings, its methods raise SpawnError, and it is opened again
-    at the next call."""
+    """One engine of a group. If it cannot be used because of its settings, its methods raise SpawnError, and the next call
+    tries to open it again."""
 
     def __init__(self, spawner: Spawner) -> None:
         self.spawner = spawner
@@ -68,7 +68,7 @@ class GroupMember:
             raise self._unusable(exc) from exc
 
     async def spawn(self, order: Order) -> Instance:
-        """Start a worker. Raises like the engine, but SpawnFailed if its settings are invalid."""
+        """Start a worker. Raises the engine's errors, and SpawnFailed if the engine's settings are invalid."""
         try:
             await self._opened()
             return await self.spawner.spawn(order)
@@ -133,7 +133,7 @@ class GroupMember:
     async def _listed(self, work: Callable[[Spawner], Awaitable[T]]) -> T:
         """Return an engine's list. Raises Unanswered if it takes too long, so that the answers of other engines can be used.
 
-        An engine that took long to give no list is not asked again at once: each start would wait for it."""
+        An engine whose list failed slowly is not asked again at once, because each start would wait for it."""
         now = asyncio.get_running_loop().time
         began = now()
         if self._silence is not None and began < self._silence[0]:

@@ -73,7 +73,7 @@ class SpawnerTraits:
     settle: timedelta = timedelta()  #: after a spawn without an answer: how long its instance may still appear
     expands_volumes: bool = False  #: whether it also implements ``ExpandsVolumes``
     owns_all: bool = False  #: whether every listed instance was started for this store
-    keeps_drained: bool = True  #: whether exit code and output of a drained instance can be read, as of one that left by itself
+    keeps_drained: bool = True  #: whether exit code and output of an instance can still be read after it was drained
     asked_with: str = ""  #: a hash of API key and settings, which does not reveal the key
 
 
@@ -172,7 +172,7 @@ class ReachableList:
 
 @runtime_checkable
 class ListsReachable(Protocol):
-    """A spawner with several places (hosts or engines) for workers, of which some can be silent while others answer."""
+    """A spawner with several places (hosts or engines) for workers: some can be silent while others answer."""
 
     async def list_reachable(self, pool_id: PoolId | None) -> ReachableList:
         """Return the instances of a pool, or of all pools, at the hosts or engines that answer, and the silent ones."""

@@ -19,7 +19,7 @@ Name = tuple[PoolId, WorkerId]  #: identifies a worker: its pool and its id
 POOL: Final = "DRUMBEAT_POOL_ID"  #: environment variable that tells an instance its pool
 WORKER: Final = "DRUMBEAT_WORKER_ID"  #: environment variable that tells an instance its worker id
 DNS_LABEL: Final = 63  #: the longest label of a host name, and the longest name of a Kubernetes Job's pods
-_HASH: Final = 16  #: characters of 5 bits: two of a million million workers collide with a probability of 1 in 2 million
+_HASH: Final = 16  #: characters of 5 bits: among 10⁹ workers, two have the same hash with a probability of 1 in 2 million
 _SHORTEST: Final = 32
 
 

@@ -87,7 +87,7 @@ class StateDir:
             yield
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Record which process (``pid:start``) is the worker: its tags do not tell, because its child processes inherit them.
+        """Record which process (``pid:start``) is the worker. Its tags do not show that: its child processes have them too.
 
         Also records that the worker runs on this machine, so that a later spawner notices its end. If ``ref`` is None, deletes
         both records.
@@ -135,7 +135,7 @@ class StateDir:
         return found
 
     def find_ref(self, name: Name) -> str | None:
-        """Return the worker's recorded process (``pid:start``); None without a record: its starter may have died before."""
+        """Return the worker's recorded process (``pid:start``); None if there is no record: the starter may have died first."""
         try:
             return self._file("workers", name, ".ref").read_text()
         except FileNotFoundError:

@@ -115,7 +115,7 @@ def _shows_tags(pid: int) -> bool:
 
 
 def find(scope: str) -> Sequence[Process]:
-    """Return all running processes whose tags have this scope (hash of a state folder), oldest first; only this user's."""
+    """Return this user's running processes whose tags have this scope (hash of a state folder), oldest first."""
     found = [_tagged(pid, scope) for pid in psutil.pids()]
     return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.pid))
 

@@ -106,7 +106,7 @@ def parents_first(jobs: Sequence[NewJob]) -> list[int]:
         circle = " → ".join(_id_and_type(jobs[place]) for place in exc.args[1])
         raise InvalidInput(
             f"expected jobs that do not wait for each other in a circle, got {circle} (each waits for the one before it); "
-            "remove one of these from after"
+            "remove one of these jobs from the after of another"
         ) from exc
     return _with_parents_first(len(jobs), within)
 

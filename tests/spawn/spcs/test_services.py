@@ -54,8 +54,12 @@ def test_the_state_and_the_exit_code(status: str, container: dict[str, Any], sta
         ("FAILED", {"message": "Failed", "last_exit_code": "3"}, None),
         ("FAILED", {"message": "Out of memory", "last_exit_code": "137"}, "its service ended: Out of memory"),
         ("INTERNAL_ERROR", {"message": ""}, "its service ended with INTERNAL_ERROR"),
-        ("SUSPENDED", {}, "its service is suspended, as its compute pool may be: ALTER COMPUTE POOL … RESUME"),
-        ("NEW", {}, "Snowflake says NEW of its service, which this version of Drumbeat does not know"),
+        (
+            "SUSPENDED",
+            {},
+            "its service is suspended, perhaps with its compute pool; resume the pool: ALTER COMPUTE POOL … RESUME",
+        ),
+        ("NEW", {}, "its service has the status NEW, which this version of Drumbeat does not know"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(status: str, container: dict[str, Any], problem: str | None) -> None:

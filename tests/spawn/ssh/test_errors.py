@@ -255,7 +255,7 @@ class TestCheck:
             [report] = await spawner.check_hosts()
 
         assert report.problem is not None
-        assert "its Python is 3.9.2, and workers need 3.11 or newer: set python to such a one" in report.problem
+        assert "its Python is 3.9.2, and workers need 3.11 or newer: set python to the path of a newer one" in report.problem
 
     async def test_a_spawner_for_one_host_starts_workers_there_only(self, sshd: OpenSshServer, tmp_path: Path) -> None:
         hosts = [host_at(sshd, "one", folder=str(tmp_path / "1")), host_at(sshd, "two", folder=str(tmp_path / "2"), slots=1)]

@@ -139,7 +139,7 @@ def _could_claim(view: FleetView, worker: Worker) -> bool:
 
 
 def _idle_since(view: FleetView, worker: Worker) -> datetime:
-    """Return since when a worker has held no job; the current time if the last beat did not record it."""
+    """Return the time since which a worker has held no job; the current time if the last beat did not record it."""
     known = view.state.idle_since.get(worker.worker_id) if view.state else None
     return known or view.now
 

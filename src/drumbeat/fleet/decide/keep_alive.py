@@ -46,7 +46,8 @@ class UsualTimes:
 
 
 def update_levels(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
-    """Return for each n whether more than n workers are needed, and since when; the past gaps; and the mean length of uses.
+    """Return, for each n, whether more than n workers are needed and the time since which this is so. Also return the past gaps
+    and the mean length of uses.
 
     A use is a time in which more than n workers were needed, a gap the time between two uses. ``here`` workers exist now."""
     uses, gaps, levels = dict(before.uses), list(before.gaps), list[tuple[bool, float]]()
@@ -123,8 +124,8 @@ def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> f
 
     In a gap the worker is not needed; ``loss_cost`` is the cost, in seconds, if it is gone when the gap ends. The result is
     ``loss_cost`` or one of a few multiples of ``restart``. A multiple is chosen only if, after another gap of the worst length,
-    its total cost is at most twice that of ideal choices, which know the length of each gap in advance. For ``loss_cost`` this
-    is always so."""
+    its total cost is at most twice that of ideal choices, which know the length of each gap in advance. ``loss_cost`` always
+    meets this condition."""
     best = sum([min(gap, loss_cost) for gap in gaps])
     choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))
     costs = {keep: cost_of_keeping(keep, gaps, loss_cost) for keep in choices}

@@ -50,7 +50,7 @@ def update_state(view: FleetView, classified: Classified) -> FleetState:
 
 
 def claimable_since(view: FleetView) -> datetime | None:
-    """Return since when every beat has found claimable jobs, or None. If the queue could not be read: the last beat's value."""
+    """Return the time since which every beat has found claimable jobs, or None. Queue not read: the last beat's value."""
     known = view.state.claimable_since if view.state else None
     if view.queue is None:
         return known
@@ -185,7 +185,7 @@ def _updated(known: ServiceTime | None, kind: str, took: Sequence[float], every:
 
 
 def _idle(view: FleetView, before: Mapping[str, datetime], idle: Sequence[Worker]) -> Mapping[str, datetime]:
-    """Return since when each idle worker has held no job; the current time if it finished a job since the last beat."""
+    """Return the time since which each idle worker has held no job: now if it finished a job since the last beat."""
     worked = {each.worker_id for each in view.finished}
     if not before and not worked:
         return dict.fromkeys([str(each.worker_id) for each in idle], view.now)

@@ -154,7 +154,7 @@ class FleetPolicy:
         return cls(**({"min_workers": most} if most is not None and 0 <= most < least else {}) | values)
 
     def limits(self, thresholds: Thresholds) -> Thresholds:
-        """Return the time limits for workers: this policy's where it sets them, else the pool's. Limits that must be below
+        """Return the time limits for workers: from this policy if it sets them, else from the pool. Limits that must be below
         ``lost_after`` are lowered if needed."""
         timeout = self.heartbeat_timeout
         lost = thresholds.lost_after if timeout is None else max(timeout, least_silence(thresholds))

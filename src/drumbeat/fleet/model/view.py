@@ -115,7 +115,7 @@ class Tariff:
 
     price: float  #: price per hour
     granule: timedelta
-    unpriced: float = 0.0  #: price per hour of a worker whose engine has no price, which its row says by a price of 0
+    unpriced: float = 0.0  #: price per hour of a worker whose engine has no price: its row has a price of 0
 
     def of(self, worker: Worker) -> float:
         price = worker.meta.get("price_per_hour")
@@ -124,7 +124,7 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledSpending:
-    """Money spent on the workers that were reaped before ``until``. Later beats add to it and do not read their rows again."""
+    """Money spent on the workers that were reaped before ``until``, so that later beats need not read these rows again."""
 
     at: datetime  #: a time in the hour, day and month of ``spent``
     until: datetime

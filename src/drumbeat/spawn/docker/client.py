@@ -263,12 +263,12 @@ def connect_to(settings: DockerSettings) -> Any:
     check_address(url)
     if not url or url.startswith("unix:"):
         environment = {"DOCKER_HOST": url}
-        _knock((url or _USUAL_SOCKET).removeprefix("unix://"))
+        _check_socket_file((url or _USUAL_SOCKET).removeprefix("unix://"))
     known = docker.utils.kwargs_from_env(environment=environment)
     return docker.APIClient(**known, timeout=settings.timeout.total_seconds(), max_pool_size=_THREADS)
 
 
-def _knock(path: str) -> None:
+def _check_socket_file(path: str) -> None:
     """Raise OSError if a socket file accepts no connection. The SDK itself would leak a socket if its connection failed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.connect(path)

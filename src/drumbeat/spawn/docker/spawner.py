@@ -131,7 +131,7 @@ class DockerSpawner:
             await self._remove(client, found)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's output. Raises NotFound, such as for a terminated worker, and SpawnError."""
+        """Return the last lines of the worker's output. Raises SpawnError; NotFound, for example for a terminated worker."""
         client, name = self._opened(), (pool_id, worker_id)
         found = await self._find(client, name)
         text = await client.logs(found.id, lines) if found is not None else None
@@ -318,20 +318,27 @@ class DockerSpawner:
                 if await client.inspect(found.id) is None:
                     return
                 if self._clock.elapsed() > deadline:
-                    raise SpawnError(f"container {found.name}: not removed within {self._settings.timeout.total_seconds():g} s")
+                    raise SpawnError(
+                        f"container {found.name}: not removed within {self._settings.timeout.total_seconds():g} s; "
+                        "look at it with: docker ps --all"
+                    )
                 await self._clock.sleep(_LOOK)
         except DaemonRefused as exc:
             told = await client.inspect(found.id)
             if told is not None and WorkerContainer.from_inspection(told).state is not InstanceState.EXITED:
                 raise SpawnError(f"container {found.name} could not be ended: {exc}", cause=exc.cause) from exc
-            log.warning("container %s has ended, but could not be removed: %s", found.name, exc)
+            log.warning("container %s has ended, but could not be removed: %s; remove it with: docker rm", found.name, exc)
 
     async def _discard(self, client: DockerClient, identifier: str) -> None:
         """Remove a container that was not started. A failure is only logged: the worker's next start removes it."""
         try:
             await client.remove(identifier, force=True)
         except (Unanswered, DaemonRefused) as exc:
-            log.warning("failed to remove container %s, which was not started: %s", short_id(identifier), exc)
+            log.warning(
+                "failed to remove container %s, which was not started: %s; the worker's next start removes it",
+                short_id(identifier),
+                exc,
+            )
 
     def _started(self, identifier: str, name: Name) -> Instance:
         return Instance(

@@ -69,7 +69,7 @@ class KubernetesSpawner:
         self._clock = clock or SystemClock()
         self._client = KubernetesClient(settings, self._clock)
         self._seen: dict[Name, str] = {}  #: workers that were alive at the last look, with the uid of their Job
-        self._problems: dict[Name, str] = {}  #: what is wrong with workers, as it was logged
+        self._problems: dict[Name, str] = {}  #: the last problem of each worker that was logged
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._stack: AsyncExitStack | None = None
 
@@ -136,7 +136,7 @@ class KubernetesSpawner:
             self._seen.pop(name, None)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log. Raises NotFound if its Job was deleted or has not run yet, SpawnError."""
+        """Return the last lines of the worker's log. Raises SpawnError; NotFound if its Job was deleted or has not run yet."""
         self._check_open()
         name = (pool_id, worker_id)
         pod = newest(await self._pods_of(name))
@@ -295,7 +295,7 @@ class KubernetesSpawner:
         try:
             return {event.involved_object.uid: event.message for event in await self._client.failed_pods()}
         except SpawnError as exc:
-            log.warning("could not read the events that say why pods were not created: %s", exc)
+            log.warning("could not read the events that say why pods were not created: %s; trying again later", exc)
             return {}
 
     async def _unlisted(self, missing: Sequence[Name]) -> Mapping[Name, Instance]:

@@ -14,11 +14,11 @@ from drumbeat.spawn.interface import Instance, InstanceState
 from drumbeat.spawn.names import DNS_LABEL, Name, instance_name
 from drumbeat.spawn.ray.supervisor import BEGUN
 
-SCOPE: Final = "drumbeat_store"  #: keys of a job's metadata: a hash that tells stores and engines apart,
-POOL: Final = "drumbeat_pool"  #: the worker's pool,
-WORKER: Final = "drumbeat_worker"  #: the worker's id,
-RUN: Final = "drumbeat_run"  #: a random id of this start of the worker, which is also in the first line of its output
-DRAINS: Final = "drumbeat_drains"  #: only in a job that drains a worker: the submission id of the worker's job
+SCOPE: Final = "drumbeat_store"  #: key in a job's metadata: a hash that tells stores and engines apart
+POOL: Final = "drumbeat_pool"  #: key in a job's metadata: the worker's pool
+WORKER: Final = "drumbeat_worker"  #: key in a job's metadata: the worker's id
+RUN: Final = "drumbeat_run"  #: key in a job's metadata: a random id of this start, also in the first line of the output
+DRAINS: Final = "drumbeat_drains"  #: key in the metadata of a job that drains a worker: the submission id of the worker's job
 
 _STATES: Final[Mapping[str, InstanceState]] = {
     "PENDING": InstanceState.PENDING,

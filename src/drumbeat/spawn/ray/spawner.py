@@ -129,7 +129,7 @@ class RaySpawner:
                 await self._end(job)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines that the worker wrote. Raises NotFound, such as for a terminated worker, and SpawnError."""
+        """Return the last lines that the worker wrote. Raises SpawnError; NotFound, for example for a terminated worker."""
         name = (pool_id, worker_id)
         job = latest([job for job in await self._jobs() if job.name == name and job.drains is None])
         text = None if job is None or self._is_terminated(job) else await self._open.output(job.id)

@@ -65,7 +65,7 @@ class RunPodSpawner:
         self._market = GpuCatalogue(self._client, settings, self._clock)
         self._refusals = remembered_refusals(settings, self._clock, state_dir, self._asked_with)
         self._backoff = remembered_backoff(settings, self._clock, state_dir, self._asked_with)
-        self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer: until when their pods may appear
+        self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer, and how long their pods may still appear
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._is_open = False
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from drumbeat.core.errors import SpawnCause
 
-ALL_NODES_DOWN: Final = "NODES_DOWN"  #: our own reason for a pending job, if sinfo shows no node that could run it
+ALL_NODES_DOWN: Final = "NODES_DOWN"  #: Drumbeat's own reason for a pending job, if sinfo shows no node that could run it
 
 #: patterns of what sbatch, squeue and scancel write, in order; the first that matches is reported
 _KNOWN: Final = tuple(

@@ -120,7 +120,7 @@ class SlurmSpawner:
             await self._end(name)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log. Raises NotFound, such as for a terminated worker, and SpawnError."""
+        """Return the last lines of the worker's log. Raises SpawnError; NotFound, for example for a terminated worker."""
         await self._open()
         run = await in_thread(self._folder.find, self._key((pool_id, worker_id)))
         if run is None:
@@ -193,7 +193,7 @@ class SlurmSpawner:
         log.info("submitting %s again, because sbatch gave no answer last time", subject)
         instance = await self._submit(run, subject, lock)
         try:
-            return await self._only(run, instance)
+            return await self._cancel_duplicates(run, instance)
         except SpawnError as exc:
             raise SpawnAmbiguous(f"{subject} may have been submitted twice: {exc}; try again") from exc
 
@@ -278,7 +278,7 @@ class SlurmSpawner:
             return await self._submitted(run, min(found))
         raise SpawnAmbiguous(f"{subject} may have been submitted: {said}; list the workers before trying again")
 
-    async def _only(self, run: SlurmRun, instance: Instance) -> Instance:
+    async def _cancel_duplicates(self, run: SlurmRun, instance: Instance) -> Instance:
         """If a run was submitted twice, cancel all jobs but one: keeps the job that runs the worker, or else the first."""
         jobs = await (await self._open()).jobs()
         twins = sorted(job.job_id for job in jobs if job.label.run == run.run and job.is_live)

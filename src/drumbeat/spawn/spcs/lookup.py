@@ -31,7 +31,7 @@ class ServiceLookup:
         self._statements = statements
         self._scope = scope
         self._clock = clock
-        self._containers: dict[str, tuple[str, datetime, SpcsContainer]] = {}  #: by ref: service's status, when, what was seen
+        self._containers: dict[str, tuple[str, datetime, SpcsContainer]] = {}  #: by ref: status, time and result of a read
 
     async def all(self) -> Sequence[SpcsService]:
         """Return the services of all workers of the store; each start of a worker has its own service."""
@@ -71,7 +71,11 @@ class ServiceLookup:
         try:
             rows = await self._read("SHOW SERVICE CONTAINERS", self._statements.containers(service.service))
         except SpawnError as exc:
-            log.warning("could not read the state of the container of worker %s of pool %s: %s", *reversed(service.name), exc)
+            log.warning(
+                "could not read the container of worker %s of pool %s: %s; using its last known state",
+                *reversed(service.name),
+                exc,
+            )
             return known
         seen = read_container(rows)
         self._containers[service.ref] = service.status, now, seen
@@ -92,7 +96,7 @@ class ServiceLookup:
                 f"the list of services has reached its limit of {_MOST_ROWS} rows and may be incomplete; "
                 "drop services that have ended"
             )
-        return _there(read_service(row, name) for row in rows if str(row.get("name", "")).startswith(prefix))
+        return _existing(read_service(row, name) for row in rows if str(row.get("name", "")).startswith(prefix))
 
     async def _described(self, seen: SpcsService) -> SpcsService | None:
         """Look up a known service by its name, and return its current state; None if it no longer exists."""
@@ -102,7 +106,7 @@ class ServiceLookup:
             if exc.says_missing:
                 return None
             raise Unanswered(str(exc), cause=exc.cause, retry_after=exc.retry_after) from exc
-        return next(iter(_there(read_service(row, seen.name, seen.token) for row in rows)), None)
+        return next(iter(_existing(read_service(row, seen.name, seen.token) for row in rows)), None)
 
     async def _read(self, what: str, statement: str) -> Sequence[Row]:
         try:
@@ -124,6 +128,6 @@ def newest_of_each(services: Sequence[SpcsService]) -> dict[Name, SpcsService]:
     return {name: found for name, each in grouped.items() if (found := newest(each)) is not None}
 
 
-def _there(found: Iterable[SpcsService | None]) -> Sequence[SpcsService]:
-    """Return the services, without deleted ones and without None, which stands for a service that is not Drumbeat's."""
+def _existing(found: Iterable[SpcsService | None]) -> Sequence[SpcsService]:
+    """Return the services that are not deleted. Leaves out None, which stands for a service that Drumbeat did not start."""
     return [service for service in found if service is not None and service.status != "DELETED"]

@@ -134,9 +134,9 @@ def _problem(service: SpcsService, container: SpcsContainer) -> str:
     """Return in one line why the worker cannot start, or what ended its service if not the worker itself; empty if neither."""
     said = container.message
     if service.status not in _STATES:
-        return f"Snowflake says {service.status or 'nothing'} of its service, which this version of Drumbeat does not know"
+        return f"its service has the status {service.status or '(none)'}, which this version of Drumbeat does not know"
     if service.status == "SUSPENDED":
-        return "its service is suspended, as its compute pool may be: ALTER COMPUTE POOL … RESUME"
+        return "its service is suspended, perhaps with its compute pool; resume the pool: ALTER COMPUTE POOL … RESUME"
     if said.lower().rstrip(".") in _USUAL:
         return f"its service ended with {service.status}" if service.status == "INTERNAL_ERROR" else ""
     if service.status == "PENDING":

@@ -136,7 +136,7 @@ class SpcsClient:
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._guard:
             sessions, self._sessions = self._sessions, set()
-        await asyncio.gather(*(asyncio.to_thread(_closed, session) for session in sessions))
+        await asyncio.gather(*(asyncio.to_thread(_close_session, session) for session in sessions))
 
     async def run(self, what: str, statement: str, *, abandon: bool = True) -> Sequence[Row]:
         """Run a statement; ``what`` names it in errors. ``abandon``: a cancelled call does not wait for the answer.
@@ -238,7 +238,7 @@ class SpcsClient:
         if session is not None:
             with self._guard:
                 self._sessions.discard(session)
-            _closed(session)
+            _close_session(session)
 
 
 def _sign_in_cause(exc: Any) -> SpawnCause:
@@ -247,7 +247,7 @@ def _sign_in_cause(exc: Any) -> SpawnCause:
     return SpawnCause.AUTH if cause is SpawnCause.BAD_REQUEST else cause
 
 
-def _closed(session: SpcsSession) -> None:
+def _close_session(session: SpcsSession) -> None:
     """End a session. If that fails, Snowflake ends the session later."""
     try:
         session.close()

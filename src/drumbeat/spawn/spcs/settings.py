@@ -58,7 +58,7 @@ class SpcsSettings:
     key_variable: str = ""  #: the environment variable with a key that encrypts all other variables on their way
     key_secret: str = ""  #: the SECRET object with the same key
     log_level: Literal["", "INFO", "ERROR", "NONE"] = ""  #: which output goes to the event table; empty: as the account says
-    node_price_per_hour: float = 0.0  #: what a node of the compute pool costs per hour; or the next two
+    node_price_per_hour: float = 0.0  #: what a node of the compute pool costs per hour; or set the next two
     credits_per_hour: float = 0.0  #: what a node costs in credits per hour
     price_per_credit: float = 0.0  #: what a credit costs
     workers_per_node: int = 1  #: how many workers fit on a node; they share its price
@@ -122,11 +122,14 @@ class SpcsSettings:
                 not self.image.strip() or " " in self.image,
                 f"an image such as /db/schema/repository/drumbeat:1, got {self.image!r}",
             ),
-            (self.protocol == "http" and self.host not in _LOOPBACK, "https, for http would send the secret in clear"),
+            (self.protocol == "http" and self.host not in _LOOPBACK, "https, because http would send the secret unencrypted"),
             (not 0 < self.port < 65_536, f"a port from 1 to 65535, got {self.port}"),
             (not self.command, "a command, got none"),
             (bool(self.cpu) and not _CPU.fullmatch(self.cpu), f"cpu such as 500m or 2, got {self.cpu!r}"),
-            (bool(self.cpu_limit) and not _CPU.fullmatch(self.cpu_limit), f"cpu_limit as 500m or 2, got {self.cpu_limit!r}"),
+            (
+                bool(self.cpu_limit) and not _CPU.fullmatch(self.cpu_limit),
+                f"cpu_limit such as 500m or 2, got {self.cpu_limit!r}",
+            ),
             (bool(self.memory) and not _MEMORY.fullmatch(self.memory), f"memory such as 512Mi or 2Gi, got {self.memory!r}"),
             (self.gpus < 0, f"gpus of 0 or more, got {self.gpus}"),
             (

@@ -76,7 +76,7 @@ class SpcsSpawner:
         self._seen: dict[Name, SpcsService] = {}  #: workers that were alive at the last look
         self._left: dict[Name, tuple[datetime, Instance]] = {}  #: workers whose services are gone, and since when
         self._ended: dict[str, datetime] = {}  #: services that ended while this spawner existed, by ref, and when
-        self._problems: dict[Name, str] = {}  #: what is wrong with workers, as it was logged
+        self._problems: dict[Name, str] = {}  #: the last problem of each worker that was logged
         self._count = 0  #: workers of all pools that were alive at the last look
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
 
@@ -145,7 +145,7 @@ class SpcsSpawner:
             self._left.pop(name, None)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log. Raises NotFound if it has none or its service was dropped, SpawnError."""
+        """Return the last lines of the worker's log. Raises SpawnError; NotFound if there is no log or no service."""
         name = (pool_id, worker_id)
         service = newest(await self._services_of(name))
         if service is None:

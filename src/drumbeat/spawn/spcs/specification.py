@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def specification(order: Order, settings: SpcsSettings, base: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Return the specification of a worker's service. ``base``: all workers' variables; ``here``: this process's.
+    """Return the specification of a worker's service. ``base``: variables of all workers; ``here``: variables of this process.
 
     Raises SpawnFailed if a variable is invalid, if the text is too long, or if a variable may be a secret and there is no key.
     """

@@ -57,9 +57,9 @@ class ConnectedHost:
         self._down: Unanswered | None = None  #: why the last login failed
         self._backoff = _FIRST_BACKOFF
         self._retry_at = timedelta()
-        self._clock_offset = timedelta()  #: how far the host's clock is ahead of ours
+        self._clock_offset = timedelta()  #: how far the host's clock is ahead of this machine's
         self._seen: set[Name] | None = None  #: the workers in the host's last answer; None: it never answered
-        self._sent: dict[Name, timedelta] = {}  #: starts sent to the host: until when its answers can lack them
+        self._sent: dict[Name, timedelta] = {}  #: starts sent to the host, and how long its answers may still lack them
 
     def may_hold(self, name: Name, *, is_first: bool = False, is_found: bool = False) -> bool:
         """Whether the worker might be on this host, by the host's last answer and the starts sent to it since.
@@ -92,8 +92,8 @@ class ConnectedHost:
         return bool(place == self.settings.name) or self.may_hold(name, is_found=True)
 
     def note_start(self, name: Name) -> timedelta | None:
-        """Note that a request to start this worker is being sent to the host. Returns the note of an earlier start (until when
-        it may still take effect), which ``note_not_started`` needs; None if there was none."""
+        """Note that a request to start this worker is being sent to the host. Returns the time until which an earlier request
+        may still take effect, which ``note_not_started`` needs; None if there was no earlier request."""
         earlier = self._sent.get(name)
         self._sent[name] = self._clock.elapsed() + self._common.settle
         return earlier

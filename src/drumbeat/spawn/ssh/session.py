@@ -28,7 +28,7 @@ _PROGRAM = json.dumps({f"{__package__}.{name}": Path(__file__).with_name(f"{name
 _USUAL_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 _SSH_PORT = 22
 _KEEPALIVE_SECONDS = 5
-_KEEPALIVES = 3  #: after so many without an answer the connection counts as lost
+_KEEPALIVES = 3  #: number of keepalives without an answer after which the connection counts as lost
 
 Answer = Mapping[str, Any]
 

@@ -78,8 +78,8 @@ class SshSpawner:
         self._check_open()
         views = await HostViews.of(self._hosts)
         if missing := [error for host, error in views.unanswered if host.may_hold_any_of(pool_id)]:
-            raise _together(missing)
-        return _once([one for view in views.seen for one in view.instances if one.pool_id == pool_id])
+            raise _combined_error(missing)
+        return _without_duplicates([one for view in views.seen for one in view.instances if one.pool_id == pool_id])
 
     async def list_reachable(self, pool_id: PoolId | None) -> ReachableList:
         """Return the workers of a pool, or of all pools, on the hosts that answer, and the hosts that do not."""
@@ -88,14 +88,14 @@ class SshSpawner:
         silent = [host.silent_place(self._name, error) for host, error in views.unanswered]
         missed = any(pool_id is None or host.may_hold_any_of(pool_id) for host, _ in views.unanswered)
         found = [one for view in views.seen for one in view.instances if pool_id in (None, one.pool_id)]
-        return ReachableList(instances=_once(found), silent=silent, is_answered=bool(views.seen) or not missed)
+        return ReachableList(instances=_without_duplicates(found), silent=silent, is_answered=bool(views.seen) or not missed)
 
     async def pools(self) -> Set[PoolId]:
         """Return the pools of this store that have running workers on the hosts that answer. Raises Unanswered if none does."""
         self._check_open()
         views = await HostViews.of(self._hosts)
         if views.unanswered and not views.seen:
-            raise _together([error for _, error in views.unanswered])
+            raise _combined_error([error for _, error in views.unanswered])
         for _, error in views.unanswered:
             log.warning("could not list the pools of one host: %s; its pools are left out", error)
         return {one.pool_id for view in views.seen for one in view.instances if one.state is not InstanceState.EXITED}
@@ -120,7 +120,7 @@ class SshSpawner:
                     raise
         if silent:
             unknown = f"no host that answers has a log of worker {worker_id} of pool {pool_id}"
-            raise Unanswered(f"{unknown}; the others do not answer: {_together(silent)}", cause=silent[0].cause)
+            raise Unanswered(f"{unknown}; the others do not answer: {_combined_error(silent)}", cause=silent[0].cause)
         raise NotFound(f"no host has a log of worker {worker_id} of pool {pool_id}; it may have been terminated")
 
     async def check_hosts(self) -> Sequence[HostReport]:
@@ -152,12 +152,14 @@ class SshSpawner:
     async def _place(self, order: Order, name: Name, views: HostViews) -> Instance:
         """Start a worker, after all hosts that answered said that they do not run it. Raises SpawnFailed, SpawnAmbiguous."""
         if hidden := [error for host, error in views.unanswered if host.may_hold(name, is_first=order.is_first)]:
-            raise SpawnAmbiguous(f"worker {name[1]} of {name[0]} might run on a host that does not answer: {_together(hidden)}")
+            raise SpawnAmbiguous(
+                f"worker {name[1]} of {name[0]} might run on a host that does not answer: {_combined_error(hidden)}"
+            )
         went_down: list[Unanswered] = []
         for view in views.candidates(name, self._settings.chosen_hosts):
             started = await self._start(order, name, view.host)
             if isinstance(started, Instance):
-                return await self._only(name, started, view)
+                return await self._end_duplicates(name, started, view)
             went_down += [] if started is None else [started]
         raise self._no_room(name, views, went_down)
 
@@ -198,7 +200,7 @@ class SshSpawner:
             raise SpawnFailed(f"{subject} could not be started: {exc}", cause=cause) from exc
         return host.instance(answer["instance"])
 
-    async def _only(self, name: Name, instance: Instance, mine: HostView) -> Instance:
+    async def _end_duplicates(self, name: Name, instance: Instance, mine: HostView) -> Instance:
         """End all but one of the worker's instances, in case another controller started it on another host at the same time.
         The instance on the host that comes first in the settings stays and is returned.
 
@@ -222,7 +224,11 @@ class SshSpawner:
             await host.ask({"do": "terminate", "key": self._key(name), "run": ended.ref.partition(":")[2]})
         except SpawnError as exc:
             log.warning(
-                "could not delete the record of %s, an ended run of worker %s of %s: %s", ended.ref, name[1], name[0], exc
+                "could not delete the record of %s, an ended run of worker %s of %s: %s; the host deletes it later",
+                ended.ref,
+                name[1],
+                name[0],
+                exc,
             )
 
     def _no_room(self, name: Name, views: HostViews, went_down: Sequence[Unanswered]) -> SpawnFailed:
@@ -231,9 +237,9 @@ class SshSpawner:
         asked = [host for host in chosen if host.name not in silent]
         subject = f"worker {name[1]} of {name[0]}"
         if not asked or went_down:
-            down = _together([*went_down, *(silent[host.name] for host in chosen if host.name in silent)])
+            down = _combined_error([*went_down, *(silent[host.name] for host in chosen if host.name in silent)])
             return SpawnFailed(f"{subject} could not be started: {down}", cause=down.cause)
-        also = f"; {_together([*silent.values()])}" if silent else ""
+        also = f"; {_combined_error([*silent.values()])}" if silent else ""
         slots = sum(host.slots for host in asked)
         return SpawnFailed(
             f"{subject} could not be started: all {slots} slots are taken{also}; add a host, or raise its slots",
@@ -257,7 +263,7 @@ class SshSpawner:
         is_found = any(not isinstance(each, BaseException) and each["found"] for each in answers)
         pairs = zip(self._hosts, answers, strict=True)
         if silent := [each for host, each in pairs if isinstance(each, Unanswered) and host.may_hold(name, is_found=is_found)]:
-            raise _together(silent)
+            raise _combined_error(silent)
 
     async def _report(self, host: ConnectedHost) -> HostReport:
         settings = host.settings
@@ -294,7 +300,7 @@ class SshSpawner:
             raise InvalidInput("expected an open spawner; use it as: async with SshSpawner(...) as spawner")
 
 
-def _once(instances: Sequence[Instance]) -> Sequence[Instance]:
+def _without_duplicates(instances: Sequence[Instance]) -> Sequence[Instance]:
     """Sort the instances by pool and worker. If a worker has several, return only its live ones; if none, only its newest."""
     ordered = sorted(instances, key=_name_of)
     return [one for _, group in groupby(ordered, key=_name_of) for one in _latest([*group])]
@@ -310,7 +316,7 @@ def _latest(instances: Sequence[Instance]) -> Sequence[Instance]:
     return live or [max(instances, key=lambda one: one.started_at.timestamp() if one.started_at else 0.0)]
 
 
-def _together(errors: Sequence[Unanswered]) -> Unanswered:
+def _combined_error(errors: Sequence[Unanswered]) -> Unanswered:
     """Return one error for all hosts that did not answer."""
     return Unanswered("; ".join(map(str, errors)), cause=errors[0].cause)
 
@@ -321,8 +327,8 @@ def _import_problem(place: str, answer: Mapping[str, Any]) -> str:
     is_old = version is not None and tuple(map(int, version.split(".")[:2])) < WORKER_PYTHON
     needed = ".".join(map(str, WORKER_PYTHON))
     advice = (
-        f"its Python is {version}, and workers need {needed} or newer: set python to such a one"
+        f"its Python is {version}, and workers need {needed} or newer: set python to the path of a newer one"
         if is_old
-        else "install it there: pip install 'drumbeat[postgres]', or set python to one that has it"
+        else "install it there: pip install 'drumbeat[postgres]', or set python to a Python that has it"
     )
     return f"{place}: Drumbeat cannot be imported there: {answer['problem']}; {advice}"

@@ -241,7 +241,7 @@ class ClaimContract(Given):
     async def test_the_process_of_an_earlier_worker_with_the_same_id_claims_nothing(
         self, store: Store, pool: PoolRow, again: str, options: dict[str, Any]
     ) -> None:
-        """Its pool was deleted and created again while it did not answer, and the id is another process's now."""
+        """The pool was deleted and created again while the worker was silent; now its id belongs to another worker."""
         old = await lost(store, pool)
         await store.pools.delete(pool.pool_id)
         pool = await store.pools.create(pool)

@@ -1,4 +1,4 @@
-"""Tests of jobs that wait for other jobs: pushing them, and what becomes of them when the others end."""
+"""Tests of jobs that wait for other jobs: pushing them, and what happens to them when the other jobs end."""
 
 import pytest
 

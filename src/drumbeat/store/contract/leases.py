@@ -58,7 +58,7 @@ class LeasesContract(Given):
         assert (lease.owner, lease.epoch) == ("b", 2)
 
     async def test_a_lease_shows_when_it_expires(self, store: Store, lease: Lease, elapse: Elapse) -> None:
-        """The time must be exact, so that another controller can take over from a dead one at that moment."""
+        """The time must be exact, so that another controller can take over from a dead controller at that moment."""
         found = await store.leases.find(lease.name)
         assert found is not None
         left = found.expires_at - await store.now()

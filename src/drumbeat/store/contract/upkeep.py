@@ -165,7 +165,7 @@ class UpkeepContract(Given):
         assert again == {"samples": 0, "logs": 0, "beats": 0, "workers": 0, "events": 0, "leases": 0}
 
     async def test_a_lease_that_never_ends_is_taken_once_and_kept(self, store: Store, elapse: Elapse) -> None:
-        """The owner of such a lease is the store's id."""
+        """An example is the lease whose owner is the store's id."""
         name, century = f"{unique('lease')}/id", timedelta(days=36_500)
 
         leases = await asyncio.gather(*(store.leases.acquire(name, f"owner-{n}", century) for n in range(8)))

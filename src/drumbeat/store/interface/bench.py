@@ -25,7 +25,7 @@ class RunChange:
     qps: float | None = None
     controller_state: Mapping[str, Any] | None = None
     custom_metrics: Mapping[str, Any] | None = None
-    started: bool = False  #: set ``started_at`` to now, unless it is set; the next three fields do so for their times
+    started: bool = False  #: set ``started_at`` to now if it is not set; the next three fields do the same for their times
     warmup_started: bool = False
     warmup_ended: bool = False
     ended: bool = False
@@ -83,7 +83,7 @@ class Results(Protocol):
     """Results of benchmark runs, and the files that hold their executions (single operations)."""
 
     async def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
-        """Save results. A result replaces an earlier one of the same run, worker and kind. Raises NotFound (the run)."""
+        """Save results. One of the same run, worker and kind is replaced. Raises NotFound if a run does not exist."""
         ...
 
     async def list(self, run_id: RunId) -> Sequence[Result]:
@@ -103,7 +103,7 @@ class Steps(Protocol):
     """Load steps: the changes of load that the controller of a run decided on."""
 
     async def save(self, steps: Sequence[Step], *, fence: Fence | None = None) -> None:
-        """Save load steps. A step replaces an earlier one of the same run, type and number. Raises NotFound (the run)."""
+        """Save load steps. One of the same run, type and number is replaced. Raises NotFound if a run does not exist."""
         ...
 
     async def list(self, run_id: RunId, type: StepType | None = None) -> Sequence[Step]:  # noqa: A002
@@ -118,9 +118,10 @@ class Executions(Protocol):
     """Executions: records of the single operations of benchmark runs. They can be inserted after the run, or not at all."""
 
     async def load(self, executions: Iterable[Execution]) -> int:
-        """Insert executions in bulk; skips those that exist already. Returns how many are new. Raises NotFound (the run).
+        """Insert executions in bulk; skips those that exist already. Returns how many are new.
 
-        Works in batches, each written completely or not at all. After a failure, insert everything again.
+        Raises NotFound if a run does not exist. Works in batches, each written completely or not at all. After a failure,
+        insert everything again.
         """
         ...
 

@@ -93,7 +93,7 @@ class Workers(Protocol):
     """The worker registry as controllers use it. Each status change of a worker appends an event in the same transaction."""
 
     async def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
-        """Add rows for workers before their processes exist; all or none. Raises AlreadyExists, or NotFound (the pool)."""
+        """Add rows for workers before their processes exist; all or none. Raises AlreadyExists, NotFound (no such pool)."""
         ...
 
     async def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
@@ -228,7 +228,7 @@ class Membership(Protocol):
     async def join(self, joining: JoinRequest) -> Worker:
         """Take the row that a controller added for this worker, or create a row. The same process can safely join again.
 
-        Raises WorkerGone if the worker has ended or another process has joined as this worker, or NotFound (the pool).
+        Raises WorkerGone if the worker has ended or another process has joined as this worker, NotFound if there is no pool.
         """
         ...
 
@@ -253,7 +253,7 @@ class Events(Protocol):
     """One log of events per pool. Numbers rise by one in commit order, so a reader that has read N never misses N+1."""
 
     async def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
-        """Number events and store them. Raises NotFound (the pool)."""
+        """Number events and store them. Raises NotFound if the pool does not exist."""
         ...
 
     async def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:

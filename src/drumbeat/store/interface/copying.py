@@ -54,7 +54,7 @@ class ExportedRun:
     """A run that was exported to another store."""
 
     run_id: RunId
-    rows: int  #: how many were written; none if the other store has the run already, as it is
+    rows: int  #: how many rows were written; 0 if the other store already had the same run, unchanged
 
 
 class CopyObserver(Protocol):

@@ -60,7 +60,7 @@ class RenewResult:
 
 
 class Queue(Protocol):
-    """Pushes, claims and settles jobs (records their outcomes). Every method is atomic and can raise NotFound (the pool)."""
+    """Pushes, claims and settles jobs (records their outcomes). Methods are atomic; they raise NotFound if there is no pool."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         """Add jobs, all or none. Returns their ids, in order. A job is not added if another job has the same id, or if

@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs, in memory: their links, and what becomes of them when the others end."""
+"""Jobs that wait for other jobs, in memory: their links, and what happens to them when the other jobs end."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ def link(state: MemoryState, job: Job, parents: Sequence[JobId], pushed: NewJob)
 
 
 def pass_on_end(state: MemoryState, ended: Job) -> None:
-    """Update the jobs that wait for a job that has ended, and if some are skipped, also the jobs that wait for those."""
+    """Update the jobs that wait for a job that has ended. If some are skipped, update the jobs that wait for them, too."""
     ends = [ended]
     while ends:
         parent = ends.pop()

@@ -1,4 +1,4 @@
-"""The durable steps of jobs, in Redis: a hash for each job with steps, of JSON texts by position."""
+"""The durable steps of jobs, in Redis: one hash for each job, which maps the position of a step to its JSON text."""
 
 from collections.abc import Sequence
 from datetime import datetime

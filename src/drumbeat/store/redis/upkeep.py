@@ -23,7 +23,7 @@ _PRUNED_AT_ONCE = 100
 class RedisUpkeep:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
-        self._skipped: dict[tuple[PoolId, Prunable, timedelta], int] = {}  #: old jobs that children need, seen so far
+        self._skipped: dict[tuple[PoolId, Prunable, timedelta], int] = {}  #: old jobs skipped because of children
 
     async def migrate(self) -> Sequence[int]:
         return await migrate(self._database)

@@ -24,7 +24,7 @@ from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
 from drumbeat.store.sql.queries import SqlTable, json_columns
 from drumbeat.store.sql.rows import instant, load
 
-CHUNK_ROWS = 2_000  #: most rows in one transaction; fewer if a transaction with so many took too long
+CHUNK_ROWS = 2_000  #: most rows in one transaction; fewer after a transaction that took too long
 CHUNK_BYTES = 4_000_000  #: a transaction that has more bytes than this gets no further row
 _NAMED = 3  #: the most workers or controllers that an error names
 
@@ -32,7 +32,7 @@ Change = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 class _SourceChanged(Exception):
-    """The rows in the target are not the first rows of the source."""
+    """The target's rows of a table are not the first rows of the source, so the table is copied again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ _Parents = Mapping[int, Sequence[tuple[JobId, JobStatus]]]  #: by the number of 
 
 
 def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new: Mapping[int, int]) -> Script[None]:
-    """Link jobs that were just inserted as waiting to their parents, and set the state that follows from the parents' states.
+    """Link new jobs, which were inserted with the status waiting, to their parents, and set the states that follow from this.
 
     ``ids`` are the ids of ``jobs``. ``new``: the row number of each inserted job by its position in ``jobs``, parents before
-    children. The link counts in these rows already include ``links_within``. Raises NotFound if a parent does not exist.
+    children. The rows already count the links between new jobs. Raises NotFound if a parent does not exist.
     """
     if not has_links(jobs):
         return
@@ -119,7 +119,7 @@ def lock_known_parents(jobs: Sequence[NewJob]) -> Script[set[JobId]]:
 
 
 def pass_on_ends(ends: Mapping[int, JobStatus]) -> Script[set[PoolId]]:
-    """Update the jobs that wait for jobs that have ended; if some are skipped, also the jobs that wait for those.
+    """Update the jobs that wait for jobs that have ended. If some are skipped, update the jobs that wait for them, too.
 
     ``ends``: the final state of each ended job, by its number. Their rows must be locked. Returns the pools in which jobs
     became ready.

@@ -124,7 +124,7 @@ class OwnTransactions(ABC):
 
     @abstractmethod
     def _check_home(self) -> Script[None]:
-        """Raise InvalidInput if the caller's connection is to another database than the store's."""
+        """Raise InvalidInput if the caller's connection is not to the store's own database."""
 
     @abstractmethod
     def _within(self, driver: BlockingDriver | AwaitedDriver, script: Script[T]) -> Script[T]:

@@ -57,7 +57,7 @@ class PostgresNotify:
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None:
         """Return the pool's channel if the caller's SQL statement must notify it. Returns None if this process notified it less
-        than QUIET seconds ago; then this object sends a notification soon, and the caller need not."""
+        than QUIET seconds ago; then this object itself sends a notification soon."""
         channel, loop = channel_of(self._schema, pool_id), asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next.get(channel, 0.0):
@@ -70,7 +70,7 @@ class PostgresNotify:
         return None
 
     def notify_later(self, channel: str | None) -> None:
-        """Notify the channel in QUIET seconds, because the push that was to notify it has failed. Earlier pushes may still
+        """Notify the channel in QUIET seconds, because the push that should notify it has failed. Earlier pushes may still
         need a notification: ``channel_to_notify`` has cancelled the one that was planned for them."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)

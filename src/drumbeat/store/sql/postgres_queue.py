@@ -127,7 +127,7 @@ class PostgresQueue(SqlQueue):
         again = claiming.pool_id in freed or any(verdict.token in accepted for verdict in late)
         first_claim = (
             replace(claiming, alone=False) if again else claiming
-        )  # a job that just became ready comes before a suspect
+        )  # a job that just became ready comes before a job that must run alone
         claimed = self._claimed_jobs(claiming, await self._with_missed_jobs(first_claim, rows, began, cursor))
         if freed:
             self._cursors.clear()  # the jobs may be earlier in the queue than those that were claimed
@@ -163,7 +163,7 @@ class PostgresQueue(SqlQueue):
         return [token for token in tokens if numbers.get(token.job_id) in held]
 
     async def _settle_late(self, holder: Holder, late: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> set[Token]:
-        """Try to record outcomes that the first statement did not record: the job is no longer held, or just got a child."""
+        """Try to record outcomes that the first statement did not record, as the job is no longer held or just got a child."""
         if not late:
             return set()
         settled = await transact_again(self._database, lambda: settle_locked(holder, late, numbers))
@@ -182,7 +182,7 @@ class PostgresQueue(SqlQueue):
         return await self._with_missed_jobs(claiming, rows, began, cursor)
 
     async def _with_missed_jobs(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """Return the claimed ``rows``, and claim more if they are too few: before ``cursor``, of limited groups, or now due."""
+        """Return the claimed ``rows``. If too few, also claim jobs before ``cursor``, of limited groups, and now due."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]

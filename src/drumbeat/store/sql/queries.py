@@ -134,8 +134,8 @@ def migration_texts() -> Mapping[int, str]:
 
 def migrations_of(dialect: str) -> Mapping[int, str]:
     """Return the SQL text of each migration in this dialect, by number. A dialect can replace portable migrations with its own.
-    The first of its own creates all tables, as they are after the portable migration with the same number, so the texts of
-    earlier migrations are empty."""
+    The first migration of its own creates all tables at once, like the portable migrations up to the same number, so the
+    texts of earlier migrations are empty."""
     own = _numbered_files(_HERE / "migrations" / dialect)
     first = min(own, default=0)
     return {number: own.get(number, text if number > first else "") for number, text in migration_texts().items()}

@@ -33,8 +33,8 @@ _SHORTEST_BEAT = timedelta(seconds=5)
 _LIMITS = (
     "Writes run one after the other: a transaction takes some hundred milliseconds, so a store makes a few of them a second.",
     "Heartbeats and beats of controllers come every 5 s or less often; one heartbeat carries what was measured since the last.",
-    "A waiting worker learns of a job that another process pushed within 5 s: Snowflake notifies nobody.",
-    "A copy of a store in use is not of one moment: each table is read as it is when its turn comes.",
+    "A waiting worker learns of a job that another process pushed within 5 s: Snowflake has no notifications.",
+    "A copy of a store in use does not show one moment: each table is read at its own time.",
     "Tables are created outside any transaction; an interrupted migration is completed by running it again.",
     "If a process is killed within a transaction, others cannot write for up to 40 s; then another process of the same user "
     "aborts it. Processes of other users wait until Snowflake aborts it, after 5 minutes.",

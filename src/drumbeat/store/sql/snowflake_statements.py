@@ -49,7 +49,7 @@ class ResultRow:
         return len(self._values)
 
 
-_CHANGED = ResultRow({}, ())  #: stands for one changed row, of which nothing was read
+_CHANGED = ResultRow({}, ())  #: stands for one changed row, whose values were not read
 
 
 def run_query(cursor: Any, query: Query, values: Values | Bulk | MayConflict) -> Rows:

@@ -1,5 +1,6 @@
 -- needs: jobs, lanes, verdicts, flows
--- Look in one page of a pool's jobs for a parent of an unfinished job of another pool: this job, or the number to continue after.
+-- Look in one page of a pool's jobs for a parent of another pool's unfinished job. Returns that unfinished job, or the number
+-- of the job after which to continue.
 local pool, after, page = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local numbers = call('ZRANGEBYLEX', key(pool, 'jobs'), after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, page)
 for _, number in ipairs(numbers) do

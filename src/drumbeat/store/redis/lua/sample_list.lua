@@ -1,5 +1,5 @@
 -- Samples of a time interval, oldest first, of a worker if one is named, on request only samples with errors or failed connects.
--- cmsgpack cannot decode a body, which has bytes, so both are found by name; the error count comes before user-chosen names.
+-- cmsgpack cannot decode a body, because it has binary fields. So the body is searched for the names of the two counts.
 local function counts_failures(body)
   local _, last = string.find(body, '\166errors', 1, true)
   return (last and string.byte(body, last + 1) ~= 0) or string.find(body, '\175failed_connects', 1, true)

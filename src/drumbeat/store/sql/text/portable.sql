@@ -98,7 +98,7 @@ SELECT j.seq FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'cla
 SELECT COUNT(*) AS live FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL;
 
 -- name: delete_pool
--- All but the jobs with children: a job that gets its first child while this waits for its row is not deleted here.
+-- Leaves the jobs with children: a job that gets its first child while this statement waits for its row is not deleted here.
 DELETE FROM drumbeat.pools WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.workers WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.events WHERE pool_id = :pool_id;
@@ -304,7 +304,7 @@ SELECT * FROM drumbeat.runs
  ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
 -- name: list_runs_under_way
--- As list_runs, for statuses of which none is an end state: the index has only the runs that have not ended.
+-- Like list_runs, for statuses of runs that have not ended: it uses an index that has only these runs.
 SELECT * FROM drumbeat.runs @by(runs_under_way)
  WHERE status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') AND CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
    AND (CAST(:search AS TEXT) IS NULL OR LOWER(name) LIKE LOWER(CAST(:search AS TEXT)) ESCAPE '!')
@@ -317,7 +317,7 @@ SELECT * FROM drumbeat.runs @by(runs_under_way)
  ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
 -- name: list_runs_of_template
--- As list_runs, by the index of the template's runs.
+-- Like list_runs, for the runs of one template: it uses their index.
 SELECT * FROM drumbeat.runs @by(runs_of_template)
  WHERE template_id = :template_id
    AND (CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%')
@@ -623,7 +623,7 @@ SELECT COUNT(*) AS rows FROM drumbeat.execution_files;
 
 -- name: claim_gate
 -- Whether the worker may claim jobs of the pool, and whether the pool has due delayed jobs or limited groups. A process that
--- joined may not claim once its worker's id is another process's; a holder that never joined has no instance.
+-- joined may not claim after another process has joined as its worker; a holder that never joined has no instance.
 SELECT @now AS now,
        CASE WHEN p.paused_until > @now OR EXISTS (
                 SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -638,7 +638,7 @@ SELECT @now AS now,
   FROM drumbeat.pools p WHERE p.pool_id = :pool_id;
 
 -- name: queue_standing
--- For waiting: whether there are ready jobs now, and when the next job is due.
+-- For a worker that waits: whether there are ready jobs now, and when the next job is due.
 SELECT @now AS now,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 0) AS ready,
        (SELECT MIN(j.not_before) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 1) AS next_due
@@ -678,7 +678,7 @@ SELECT COUNT(*) AS jobs, COALESCE(MAX(in_company), 0) AS in_company FROM drumbea
    AND begun_at IS NOT NULL;
 
 -- name: note_company
--- Stored, so that what each job of a lost worker is charged does not depend on the order in which the leases expire.
+-- Stores how many jobs had begun on a lost worker, so that their charges do not depend on the order in which leases expire.
 UPDATE drumbeat.jobs SET in_company = CAST(:jobs AS INTEGER)
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
    AND begun_at IS NOT NULL;
@@ -704,7 +704,7 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :p
                                  AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) AS ready;
 
 -- name: count_ahead
--- Ready jobs of higher priority, those of the same priority with a lower number, and such delayed jobs that are due.
+-- Ready jobs of higher priority, and of the same priority with a lower number. Delayed jobs that are due count as ready.
 SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                                  AND j.priority > CAST(:priority AS INTEGER) LIMIT CAST(:most AS INTEGER)) a)
      + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
@@ -822,8 +822,8 @@ SELECT j.pool_id, j.status, 0, COUNT(*) FROM drumbeat.jobs j @by(jobs_ended)
  WHERE j.status IN ('done', 'poisoned', 'cancelled') GROUP BY j.pool_id, j.status;
 
 -- name: list_prunable
--- Ended jobs in the order of pushing: whether each is old enough to prune, and whether it was pushed too recently to be; then
--- so were all later ones.
+-- Ended jobs in the order of pushing: whether each is old enough to prune, and whether it was pushed too recently to be old
+-- enough; if so, all later jobs were, too.
 SELECT j.seq, j.has_children, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) AND (j.has_children = 0 OR NOT EXISTS (
                    SELECT 1 FROM drumbeat.job_links l JOIN drumbeat.jobs c ON c.seq = l.child_seq
                     WHERE l.parent_seq = j.seq AND c.status IN ('waiting', 'pending', 'claimed', 'poisoned'))) THEN 1 ELSE 0 END AS is_old,

@@ -96,7 +96,7 @@ SELECT :pool_id, CAST(:first AS bigint) + n - 1, @now - CAST(e ->> 'age_us' AS b
   FROM jsonb_array_elements(CAST(:entries AS jsonb)) WITH ORDINALITY AS listed (e, n);
 
 -- name: load_executions
--- For rows of which some exist: they are copied between the two statements, since COPY itself cannot skip rows.
+-- Used if some rows exist already: COPY cannot skip rows, so it fills a temporary table between these two statements.
 CREATE TEMPORARY TABLE incoming (LIKE drumbeat.executions INCLUDING DEFAULTS) ON COMMIT DROP;
 INSERT INTO drumbeat.executions SELECT * FROM incoming ON CONFLICT (run_id, worker_id, n) DO NOTHING;
 
@@ -110,7 +110,7 @@ SELECT p.pool_id, CAST(:type AS text), j.payload, CAST(:priority AS integer), (S
 RETURNING seq, (SELECT CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END) AS told;
 
 -- name: push_plain
--- As push_alike, but each job has its own type and priority.
+-- Like push_alike, but each job has its own type and priority.
 WITH home AS MATERIALIZED (SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id AND kind = 'jobs' FOR KEY SHARE)
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT p.pool_id, j.type, j.payload, j.priority, (SELECT @now)
@@ -128,7 +128,7 @@ SELECT pool_id, CAST(:type AS text), CAST(:payload AS json), CAST(:priority AS i
 RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told;
 
 -- name: share_pool
--- As push_one, for a push of several statements.
+-- Locks the pool's row like push_one, for a push of several statements.
 SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id AND kind = 'jobs' FOR KEY SHARE;
 
 -- name: find_home
@@ -440,8 +440,8 @@ UPDATE drumbeat.jobs SET lease_until = @now + lease_us, lease_extended = 1
                 LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED);
 
 -- name: note_company
--- Stored, so that what each job of a lost worker is charged does not depend on the order in which the leases expire. Skips a
--- job that a transaction of its handler is just completing, so as not to wait for that transaction.
+-- Stores how many jobs had begun on a lost worker, so that their charges do not depend on the order in which leases expire.
+-- Skips a job that a transaction of its handler is just completing, so as not to wait for that transaction.
 UPDATE drumbeat.jobs SET in_company = CAST(:jobs AS INTEGER)
  WHERE seq = ANY(ARRAY(SELECT seq FROM drumbeat.jobs
                         WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance

@@ -363,7 +363,7 @@ SELECT CASE WHEN kind = 'fleet' OR (kind = 'jobs' AND (GET(PARSE_JSON(policy), '
 
 -- name: claim_gate
 -- Whether the worker may claim jobs of the pool, and whether the pool has due delayed jobs or limited groups. A process that
--- joined may not claim once its worker's id is another process's; a holder that never joined has no instance.
+-- joined may not claim after another process has joined as its worker; a holder that never joined has no instance.
 SELECT @now AS now,
        CASE WHEN p.paused_until > @now OR (
                 SELECT COUNT(*) FROM workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -702,7 +702,7 @@ SELECT * FROM workers
  ORDER BY slot, created_at, worker_id;
 
 -- name: view_run_status
--- These views show what they show everywhere. Snowflake has no WINDOW clause and few correlated subqueries, so they join.
+-- These views show the same as in other databases. Snowflake has no WINDOW clause and few correlated subqueries, so they join.
 DROP VIEW IF EXISTS drumbeat.run_status;
 CREATE VIEW drumbeat.run_status AS
 SELECT r.run_id, r.run_id AS test_id, r.template_id, r.name AS test_name, r.config AS scenario_config, r.status, r.phase,

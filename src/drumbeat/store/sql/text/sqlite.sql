@@ -343,7 +343,7 @@ SELECT j.* FROM jobs j
  ORDER BY j.seq;
 
 -- name: list_prunable
--- As the portable query, but (status, seq) > (…) cannot seek in SQLite: every page would read all rows before it.
+-- Like the portable query, but without (status, seq) > (…): SQLite would read all rows before a page to find its start.
 SELECT j.seq, j.has_children, CASE WHEN j.finished_at < @now - :age AND (j.has_children = 0 OR NOT EXISTS (
                    SELECT 1 FROM job_links l JOIN jobs c ON c.seq = l.child_seq
                     WHERE l.parent_seq = j.seq AND c.status IN ('waiting', 'pending', 'claimed', 'poisoned'))) THEN 1 ELSE 0 END AS is_old,

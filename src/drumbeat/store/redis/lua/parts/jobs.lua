@@ -84,7 +84,7 @@ local function load(number)
   return with_whole_holder(row)
 end
 
--- A job's state without its document and result, which may be large; ``fields`` are others than the usual ones, status first.
+-- A job's state without its document and result, which may be large. ``fields``: what to read instead of STANDING, status first.
 local function peek(number, fields)
   if not number then return nil end
   fields = fields or STANDING

@@ -1,5 +1,5 @@
--- A pool's instructions: those of its events that workers obey. A sorted set lists them by addressee and number, so that a new
--- worker finds those that are for it among many that only record what became of other workers.
+-- A pool's instructions: the events that workers obey. A sorted set lists them by addressee and number, so that a new worker
+-- finds its instructions among many events that only record what happened to other workers.
 local FACTS = {WORKER_MOVED = true, SCALE_DOWN = true, GUARDRAIL_WARNING = true, WAITING_FOR_WORKERS = true}
 local DIGITS = 16
 
