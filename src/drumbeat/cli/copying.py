@@ -45,7 +45,7 @@ def copy(
     else:
         console.print(table(report.tables, _COLUMNS))
     if report.different:
-        verb = "run the same command again" if not verify_only else "if you have not used it yet, copy again to an empty store"
+        verb = "run the same command again" if not verify_only else "if the copy is not in use, copy to an empty store again"
         raise Refused(f"{report.target} is not equal to {report.source}: the table {report.different[0]} differs; {verb}")
     if report.changed:
         errors.print(
