@@ -257,7 +257,7 @@ def _group(facts: ExplainInputs, group: str) -> Iterator[Reason]:
         yield Reason(why=ReasonCode.GROUP_FULL, says=f"it waits for group {group!r}: held by {held}, limit {limit}")
     if rate is not None and facts.group_recent >= rate.count:
         claims = f"{facts.group_recent} claims in {time_span(rate.per)}"
-        says = f"it waits for the rate of group {group!r}: {claims}, limit {rate.count}"
+        says = f"it waits for the rate limit of group {group!r}: {claims}, limit {rate.count}"
         yield Reason(why=ReasonCode.RATE_LIMITED, says=says)
 
 

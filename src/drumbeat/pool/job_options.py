@@ -228,7 +228,7 @@ _EXPECTED = {
     "after_any": "true or false",
     "if_failed": f"one of {', '.join(IfFailed)}",
 }
-_GROUP, _PARENTS = ("group", "which limits the jobs of a group"), ("after", "which is about the jobs to wait for")
+_GROUP, _PARENTS = ("group", "which limits the jobs of a group"), ("after", "which says how to wait for other jobs")
 #: Options that need another option, with that option and the reason.
 _IN_COMPANY = {"group_limit": _GROUP, "group_rate": _GROUP, "after_any": _PARENTS, "if_failed": _PARENTS}
 _STORE_FIELDS = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from drumbeat.pool.schedules.service import Schedules
 
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
-_SLOWEST_LOOK = timedelta(minutes=1)  #: longest pause between looks for a failed job that a job waits for
+_SLOWEST_LOOK = timedelta(minutes=1)  #: longest pause between checks whether the job waits for a failed job
 
 
 class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
