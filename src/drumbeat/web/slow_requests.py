@@ -17,16 +17,16 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """A uvicorn HTTP protocol that limits the time for a request to arrive and for its answer to be read, the length of its
     head, the requests that wait on one connection, and the connections.
 
-    The first timer starts with the connection and with each further request on it. It is off while a request is answered. Of a
-    body sent in chunks, the lines between and after its parts are limited like a head. A second timer runs while the client
-    does not read what was written to it; also after the connection was closed, which waits for the last bytes to be read.
+    One timer limits how long a request may take to arrive; it is off while the server answers. A second timer limits how long
+    the client may leave an answer unread; it also runs after the connection was closed, until the last bytes were read. In a
+    body sent in chunks, the lines between the chunks and after the last one are limited like a head.
     """
 
     within: timedelta  #: time limit for a request to arrive
     most: int | None = None  #: further connections are refused; None: no limit
     _timer: TimerHandle | None = None
     _received = 0
-    _head = 0  #: bytes received since the last end of a head, part of a body, or end of a request
+    _head = 0  #: bytes received since the end of a head, a part of a body, or the end of a request
     _write_timer: TimerHandle | None = None
     _unsent = 0  #: bytes of answers that the client had not read when that timer started
 
