@@ -206,7 +206,7 @@ def task_handlers(tasks: Iterable[Task[..., Any]]) -> dict[str, Handler]:
 
 
 class TaskDecorator(Protocol):
-    """Makes a task of a function. If its first parameter is a JobContext, the worker passes that one; a push leaves it out."""
+    """Makes a task of a function. If its first parameter is a JobContext, the worker passes it, and a push leaves it out."""
 
     @overload
     def __call__(

@@ -49,7 +49,7 @@ class TriggerEnvironment:
     public_variables: Mapping[str, str]  #: the part of ``for_children`` that is not secret, without the store's URL
     public_store: str | None  #: the store's URL, if it contains no password
     store_in_file: bool  #: whether drumbeat.toml has the store's URL
-    shell_variables: Mapping[str, str]  #: settings of this shell that a process which cron starts lacks; no secrets
+    shell_variables: Mapping[str, str]  #: settings without secrets from this shell, which a process started by cron lacks
     state_dir: Path
     keep_due: KeepDue | None = None  #: watches pools for delayed jobs that come due, until cancelled
 
