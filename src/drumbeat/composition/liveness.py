@@ -1,4 +1,4 @@
-"""A file whose time says until when a controller counts as alive, for a probe that only compares that time with the clock."""
+"""A file whose modification time says until when a controller counts as alive; a probe compares it with the clock."""
 
 import logging
 import os

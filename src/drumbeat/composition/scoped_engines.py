@@ -9,7 +9,7 @@ from drumbeat.spawn.interface import Spawner, SpawnerTraits
 
 
 class ScopedSpawner:
-    """Reads the store's id when it is entered, then makes the spawner and opens it."""
+    """A context manager that, when entered, reads the store's id, makes the spawner and opens it."""
 
     def __init__(
         self,

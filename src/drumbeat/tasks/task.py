@@ -1,4 +1,4 @@
-"""The decorator ``task`` and what it makes of a function: something to call as before, and to push as jobs."""
+"""The decorator ``task``: makes a task of a function, which can be called as before and pushed as jobs."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace

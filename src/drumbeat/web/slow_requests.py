@@ -1,5 +1,5 @@
-"""Closes connections whose request does not arrive in time or has too long a head, whose answer is not read in time, or that
-have too many requests at once; uvicorn alone limits none of these."""
+"""Closes a connection if a request arrives too slowly or has too long a head, if its client reads an answer too slowly, or if
+too many requests wait on it; uvicorn alone has none of these limits."""
 
 from asyncio import TimerHandle, Transport
 from datetime import timedelta
@@ -8,8 +8,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 ENOUGH = 64 * 1024  #: a timer restarts each time this many bytes of a body have arrived, or of an answer were sent
-MOST_PIPELINED = 10  #: a connection is closed when more requests than these wait for the answer to an earlier one
-LONGEST_HEAD = 64 * 1024  #: a connection is closed when more bytes than this have arrived of a head, and it still has no end
+MOST_PIPELINED = 10  #: most requests that may wait on a connection for the answer to an earlier one; else it is closed
+LONGEST_HEAD = 64 * 1024  #: most bytes of a request's head (request line and headers); else the connection is closed
 _RESERVED = 0.2  #: share of the process's file descriptors reserved for the store and other files
 
 
@@ -139,7 +139,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
 
 def http_protocol_with_limits(within: timedelta, most: int | None = None) -> type[LimitedHttpProtocol]:
-    """Return a protocol class with these limits: uvicorn creates the protocols itself and passes them nothing of ours."""
+    """Return a protocol class with these limits, because uvicorn creates the protocols itself, without arguments of ours."""
     return type("LimitedHttpProtocol", (LimitedHttpProtocol,), {"within": within, "most": most})
 
 

@@ -117,7 +117,7 @@ class ResultWriter:
                 )
 
     async def recall(self, adopt: Callable[[Job], None], knows: Callable[[Token], bool]) -> bool:
-        """Read from the store which jobs this worker holds, and call ``adopt`` for each that it does not know (``knows``): the
+        """Read from the store which jobs this worker holds. Calls ``adopt`` for each job for which ``knows`` returns False: the
         store's answer to the claim of that job was lost. Returns False if the store does not answer."""
         try:
             held = await self._claims.held()
