@@ -26,7 +26,7 @@ def whole_expression(template: Any) -> str | None:
 
 
 def bare(template: Any) -> Any:
-    """Turn ``{{ context.x }}`` into ``context.x``, so that FlatMachines keeps the value's type. Other templates stay as they are."""
+    """Turn ``{{ context.x }}`` into ``context.x``, so that FlatMachines keeps the value's type. Others stay as they are."""
     inner = whole_expression(template)
     return inner if inner is not None and _PATH.fullmatch(inner) else template
 
