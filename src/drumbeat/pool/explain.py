@@ -126,7 +126,7 @@ def _settled(facts: ExplainInputs) -> Reason:
 
 
 def _waiting(facts: ExplainInputs) -> Reason:
-    """Return for which jobs a waiting job waits and, if a failed one of them blocks it, which one must be requeued."""
+    """Return the jobs that a waiting job waits for and, if a failed job blocks it, which job must be requeued."""
     ended = ENDED if facts.job.if_failed is IfFailed.RUN else frozenset({JobStatus.DONE})
     open_ones = [parent for parent in facts.parents if parent.status not in ended]
     left = len(open_ones) if facts.job.after_any else facts.job.waits_for

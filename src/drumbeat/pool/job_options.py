@@ -54,7 +54,7 @@ def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options_without_effect(options: Mapping[str, Any]) -> list[str]:
-    """Return the options that have no effect: limits of a group without ``group``, how to wait for jobs without ``after``."""
+    """Return the options that have no effect: limits of a group without ``group``; after_any or if_failed without ``after``."""
     limits = ("group_limit", "group_rate") if options.get("group") is None else ()
     flow = () if "after" in options else ("after_any", "if_failed")
     return [name for name in (*limits, *flow) if options.get(name)]

@@ -109,7 +109,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _watch_closing(self) -> None:
-        """Start the timer for the client to read the rest if the connection was closed, but is not gone yet."""
+        """If the connection was closed before its client has read everything, limit the time for the client to do so."""
         if self._write_timer is None and self.transport.is_closing() and self in self.connections:
             self._watch()
 

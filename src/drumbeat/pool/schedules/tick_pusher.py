@@ -205,8 +205,8 @@ class TickPusher:
         await self._store.pools.change(pool_id, PoolChange(policy=policy, dropped=orphans), fence=lease.fence)
 
     async def _batch(self, pool: PoolRow, now: datetime) -> _Batch:
-        """Return what to push now: the jobs of due ticks, and of ticks that a process began to push and, as it died, never
-        confirmed."""
+        """Return what to push now: the jobs of due ticks, and of ticks that a process began to push but did not confirm before
+        it died."""
         jobs, progress = dict[str, Sequence[NewJob]](), dict[str, ScheduleProgress]()
         schedules = read_schedules(pool)
         for name, schedule in schedules.items():

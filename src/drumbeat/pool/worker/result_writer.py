@@ -33,8 +33,8 @@ class ResultWriter:
         self._repeated: set[Token] = set()  #: outcomes that might have been written already
 
     async def settle(self, verdicts: Sequence[JobOutcome], asked: int, *, alone: bool = False) -> WriteResult:
-        """Write outcomes and claim ``asked`` jobs in one transaction. If the store refuses it, write the outcomes one by one
-        and claim no jobs. Raises StoreUnavailable."""
+        """Write outcomes and claim ``asked`` jobs in one transaction. If the store refuses that, write the outcomes one by
+        one and claim no jobs. Raises StoreUnavailable."""
         try:
             settled = await self._claims.settle(verdicts, asked, alone=alone)
         except StoreUnavailable:

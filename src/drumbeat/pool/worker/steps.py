@@ -387,7 +387,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def step_name(function: Callable[..., Any]) -> str:
-    """Return a function's name: the default name of its step, by which a later attempt notices that it runs another step."""
+    """Return a function's name, the default name of its step. A later attempt compares names to notice a changed step."""
     inner = function.func if isinstance(function, partial) else function
     name = getattr(inner, "__qualname__", None)
     return name if isinstance(name, str) else type(inner).__qualname__
