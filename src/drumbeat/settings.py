@@ -45,7 +45,7 @@ class Settings:
 
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
     store_password: str | None = None  #: from the environment; Redis and Snowflake use it if their URL has none
-    store_in_file: str | None = field(default=None, compare=False)  #: ``store`` in drumbeat.toml; ``store`` may be another
+    store_in_file: str | None = field(default=None, compare=False)  #: the store's URL in drumbeat.toml, even if another is used
     state_dir: Path = Path(".drumbeat")  #: holds the logs of local workers and other local state
     retention: Retention | None = None  #: how long ended rows are kept, unless a pool's policy says otherwise; None: not set
     engines: Mapping[str, Mapping[str, Any]] = field(
@@ -67,13 +67,13 @@ class Settings:
         return {STORE_VARIABLE: self.store, **password, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
-        """Return the environment variables for child processes that are no secrets: retention and pool settings, if set."""
+        """Return the environment variables without secrets for child processes: retention and pool settings, if set."""
         retention = {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
         return {**retention, **self.pool.variables()}
 
     def shell_variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings that are no secrets and are in ``environment``, not in a file. A process of this user that starts
-        in the same folder, but not from the same shell, needs these variables."""
+        """Return the variables in ``environment`` that are settings and contain no secret. A process that starts in the same
+        folder, but not from this shell, lacks them: it reads only the settings files."""
         chosen = {name: value for name, value in self.public_variables().items() if environment.get(name)}
         named = environment.get(ENGINES_VARIABLE)
         return chosen | ({ENGINES_VARIABLE: str(_engines_path(named).absolute())} if named else {})
@@ -116,7 +116,7 @@ def absolute(store: str) -> str:
 
 
 def store_name(store: str) -> str:
-    """Return a name for a store: its URL without user, password and most options, so that its URLs all give the same name."""
+    """Return a name for a store: its URL without user, password and most options. All URLs of a store give the same name."""
     if store.startswith("sqlite:///"):
         return absolute(store).partition("?")[0]
     parts = urlsplit(store)

@@ -94,7 +94,7 @@ class TestPool(Pool):
 
     async def push(self, payload: Any, **options: Any) -> JobId:
         """Push one job, like ``Pool.push``. A bound call of a task, such as ``send.bind("a@x")``, is pushed with the options of
-        the task, of which ``options`` replace some."""
+        the task; ``options`` override them."""
         if not isinstance(payload, BoundCall):
             return await super().push(payload, **options)
         job = payload.new_job()

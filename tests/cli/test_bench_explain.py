@@ -42,7 +42,7 @@ def test_without_a_model_the_summary_is_shown_and_how_to_set_one_up(store: str, 
 
     assert said.code == 0
     assert said.output.startswith(FIRST)
-    assert "name one as [language_model] in drumbeat.toml" in said.output
+    assert "add the table [language_model] to drumbeat.toml" in said.output
     assert said.errors == ""
 
 

@@ -191,7 +191,7 @@ def test_a_change_of_a_file_restarts_the_workers(shop: Shop, connection: drumbea
         os.utime(shop.folder / "shop_h.py", (1, 1))
         assert process.stderr is not None
         heard = []
-        while "waiting for a change" not in (line := process.stderr.readline()):
+        while "waiting for a file change" not in (line := process.stderr.readline()):
             heard.append(line)
         broken = result_of(2)
         shop.write("shop_h", SHOP.replace('ship.push(n, by="rail")', "pass"))

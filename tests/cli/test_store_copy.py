@@ -68,7 +68,7 @@ def test_a_copy_that_differs_names_its_table_and_ends_with_1(tmp_path: Path, qui
 
     assert (said.code, document.code) == (1, 1)
     assert said.errors == document.errors
-    assert f"{copy} is not equal to {quiet}: the table notes differs; if you have not used it yet, copy again" in said.errors
+    assert f"{copy} is not equal to {quiet}: the table notes differs; if the copy is not in use, copy to" in said.errors
     assert "notes            0     no: 1 rows in the target" in said.output
     assert [each["table"] for each in json.loads(document.output)["tables"] if not each["ok"]] == ["notes"]
 

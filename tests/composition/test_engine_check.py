@@ -203,7 +203,7 @@ async def test_a_start_without_an_answer_is_cleaned_up(plane: ControlPlane, engi
         ("python: No module named drumbeat\n", "drumbeat is not installed where the worker runs; its last line: python: No"),
         ("Traceback\nModuleNotFoundError: No module named 'yaml'\n", "a Python package is missing where the worker runs"),
         ("drumbeat: x needs …; run: pip install 'drumbeat[postgres]'\n\n", "an extra of drumbeat is missing where"),
-        ("sh: python3: not found\n", "Python is missing or old there"),
+        ("sh: python3: not found\n", "Python is missing or too old"),
         (
             "drumbeat: PostgreSQL at db: connection refused\n",
             "the store cannot be reached from there; its last line: drumbeat:",

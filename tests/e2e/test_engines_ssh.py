@@ -89,7 +89,7 @@ def test_a_dead_host_stops_neither_jobs_nor_commands(site: Site, sshd: OpenSshSe
     assert [each["meta"]["host"] for each in site.json("workers", "list", "jobs")] == ["node1"]
     shown = site.attempt("engine", "workers", "cluster")
     assert shown.code == 1
-    assert "engine cluster, or a part of it, could not be asked: host node2" in shown.output
+    assert "engine cluster, or one of its hosts, did not answer: host node2" in shown.output
     checked = site.attempt("engine", "check", "cluster", "--timeout", "180")
     assert checked.code == 1
     assert "engine cluster failed its check (reach on node2); the check left nothing behind" in checked.output

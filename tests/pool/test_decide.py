@@ -225,7 +225,7 @@ def test_nobody_is_started_for_what_nobody_could_do(
         (view(*some(2), ready=1, busy=2, cap=2), "1 job ready, but 2 of at most 2 workers are here"),
         (
             view(demand={"gpu": 2, "tpu": 1}),
-            "no job is ready; jobs that no worker started here can run: 2 need 'gpu', 1 need 'tpu'",
+            "no job is ready; jobs that need a capability which this pool's workers lack: 2 need 'gpu', 1 need 'tpu'",
         ),
         (view(ready=3, paused_until=LATER), "paused until 2026-01-01 12:01:00: 3 jobs ready"),
     ],

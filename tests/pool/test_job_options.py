@@ -35,7 +35,7 @@ def test_an_option_that_makes_no_sense_is_refused_by_name(option: str, value: An
     [
         ({"group_limit": 2}, "expected group with group_limit, which limits the jobs of a group; got no group"),
         ({"group": None, "group_rate": {"count": 1, "per": 60}}, "expected group with group_rate"),
-        ({"after_any": True}, "expected after with after_any, which is about the jobs to wait for; got no after"),
+        ({"after_any": True}, "expected after with after_any, which says how to wait for other jobs; got no after"),
         ({"if_failed": "run"}, "expected after with if_failed"),
     ],
 )

@@ -270,7 +270,7 @@ async def test_headers_that_cannot_be_stored_are_dropped_and_the_job_is_pushed(
         job_id = await pool.push(1)
 
         assert (await pool.store.jobs.get(job_id)).payload == 1
-    assert "headers dropped: expected text by text" in caplog.text
+    assert "headers dropped: expected a dict of texts" in caplog.text
 
 
 async def test_a_push_that_fails_is_told_with_its_error() -> None:

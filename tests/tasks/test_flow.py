@@ -253,7 +253,7 @@ async def test_jobs_without_tasks_are_chained_for_a_pool() -> None:
 
 
 def test_a_job_that_needs_all_results_cannot_run_after_any_parent() -> None:
-    with pytest.raises(InvalidInput, match="expected any_of for a job whose arguments are no results of other jobs"):
+    with pytest.raises(InvalidInput, match="expected any_of only for a job without results of other jobs as arguments"):
         note.job("a").then(note).after(note.job("b"), any_of=True)
 
 

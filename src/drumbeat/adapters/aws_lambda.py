@@ -16,7 +16,7 @@ from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.settings import load_settings
 from drumbeat.triggers.model import BeatKind, Firing
 
-_SPARE = timedelta(seconds=5)  #: kept free at the end of the function's time limit, to send the answer
+_SPARE = timedelta(seconds=5)  #: reserved at the end of the function's time limit for sending the answer
 
 
 def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""drumbeat bench explain: a run in words."""
+"""drumbeat bench explain: explains the results of a run in words."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,13 @@ from drumbeat.core.run import RunId
 
 app = typer.Typer()
 
-_NOT_SET_UP = "no language model is set up; name one as [language_model] in drumbeat.toml to have runs explained in its words"
+_NOT_SET_UP = "no language model is set up; to get its explanation too, add the table [language_model] to drumbeat.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Words:
     summary: tuple[str, ...]
-    explanation: RunExplanation | None  #: the new one, or else an earlier one
+    explanation: RunExplanation | None  #: the new explanation; if there is none, the one stored with the run
     error: str | None  #: why there is no new explanation, if one was asked for
 
 
@@ -63,7 +63,7 @@ def _print(found: _Words) -> None:
     for sentence in found.summary:
         say(sentence)
     if not found.summary:
-        say("the run has not ended; it is summarised when it has")
+        say("the run has not ended, so it has no summary yet")
     if found.explanation is not None:
         print_explanation(found.explanation)
     elif found.error is None and found.summary:

@@ -66,7 +66,7 @@ def print_plan(found: Any) -> None:
     total = f"at most {found.most_connections}" if found.most_connections else "no maximum"
     say(f"connections: at most {found.cap} per worker, {total} in total")
     if found.engine != DEFAULT_ENGINE or found.slots is not None:
-        say(f"engine: {found.engine}, " + ("no known limit of workers" if found.slots is None else f"slots: {found.slots}"))
+        say(f"engine: {found.engine}, " + ("unknown limit of workers" if found.slots is None else f"max {found.slots} workers"))
     for phase in found.phases:
         if phase.duration is not None:
             about, more = ("about ", f"; {_ESTIMATES[phase.phase]}") if phase.is_estimate else ("", "")
@@ -133,7 +133,7 @@ def print_explanation(explanation: RunExplanation) -> None:
 def print_folders(folders: Sequence[str]) -> None:
     """Print the folders on other hosts that hold the recorded operations of a run."""
     if folders:
-        say(f"recorded operations are on the workers' hosts, and no report needs them: {', '.join(folders)}")
+        say(f"recorded operations are on the workers' hosts (reports do not need them): {', '.join(folders)}")
 
 
 def _print_availability(bench: "BenchService", record: RunRecord) -> None:

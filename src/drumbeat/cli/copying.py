@@ -32,7 +32,7 @@ def copy(
 ) -> None:
     """Copy a whole store between SQLite, PostgreSQL and Snowflake, and verify the copy by row counts and checksums.
 
-    The copy is the store at the moment at which the command starts; of Snowflake, each table at its own moment. TO is created;
+    The copy has the content of FROM when the command starts (in Snowflake: when it begins to copy each table). TO is created;
     it must not contain anything else. If the command is interrupted, run it again: it continues. Until the copy is verified,
     only store check accepts TO. In the copy no lease is held, and a claimed job is taken back as if its worker were lost.
     Exit code 1 if the copy differs.
@@ -45,7 +45,7 @@ def copy(
     else:
         console.print(table(report.tables, _COLUMNS))
     if report.different:
-        verb = "run the same command again" if not verify_only else "if you have not used it yet, copy again to an empty store"
+        verb = "run the same command again" if not verify_only else "if the copy is not in use, copy to an empty store again"
         raise Refused(f"{report.target} is not equal to {report.source}: the table {report.different[0]} differs; {verb}")
     if report.changed:
         errors.print(

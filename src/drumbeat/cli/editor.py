@@ -15,7 +15,8 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, first_error
 
 @contextmanager
 def edited_file(text: str, name: str, again: str) -> Iterator[Path]:
-    """Open a text in the user's editor and yield the file that the editor has saved. Raises InvalidInput.
+    """Open a text in the user's editor and yield the file that the editor has saved. Raises InvalidInput if no
+    editor is set, or if it fails.
 
     If the block fails, the file is kept, and the error names it together with the command ``again``, which uses it. ``name``:
     the name of the file, by which editors choose a syntax.

@@ -189,7 +189,7 @@ def workers(
     else:
         show(found, _WORKER, as_json=False, nothing="no workers run at the engines that answered" if problems else "no workers")
         for engine, problem in problems.items():
-            say(f"engine {engine}, or a part of it, could not be asked: {problem}", style="red")
+            say(f"engine {engine}, or one of its hosts, did not answer: {problem}", style="red")
     if problems:
         raise typer.Exit(1)
 
@@ -199,7 +199,7 @@ def logs(
     name: Annotated[str, typer.Argument(metavar="ENGINE", help="Name of the engine.")],
     pool: Annotated[str, typer.Argument(metavar="POOL", help="Pool name or run id.")],
     worker: Annotated[str, typer.Argument(metavar="WORKER", help="Worker name.")],
-    lines: Annotated[int, typer.Option("--lines", min=1, max=100_000, help="Maximum number of lines, the last ones.")] = 200,
+    lines: Annotated[int, typer.Option("--lines", min=1, max=100_000, help="Maximum number of lines, from the end.")] = 200,
     store: StoreOption = None,
 ) -> None:
     """Print a worker's standard output and standard error, as stored by its engine."""

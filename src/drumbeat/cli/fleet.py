@@ -140,7 +140,7 @@ def _print_status(found: "FleetStatus") -> None:
     if last is None:
         say(f"no beat yet; run one with: drumbeat fleet beat {found.pool.pool_id}")
         return
-    say(f"last beat {last.n} at {text(last.at)} UTC wanted {last.summary.get('wanted', '–')}")
+    say(f"last beat {last.n} at {text(last.at)} UTC wanted {last.summary.get('wanted', '–')} workers")
     for alarm in last.summary.get("alarms", ()):
         say(f"  alarm: {alarm}")
     for action in last.actions:

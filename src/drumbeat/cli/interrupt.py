@@ -15,7 +15,7 @@ def interruptible() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt at once during the block, also if the block keeps an event loop from running.
 
     Otherwise the first Ctrl-C would only cancel the loop's task, which has no effect while the loop cannot run. Does nothing
-    if Ctrl-C is ignored, or outside the main thread, because only that gets signals."""
+    if Ctrl-C is ignored, or outside the main thread, because only the main thread gets signals."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or not callable(before := signal.getsignal(signal.SIGINT)):
         yield

@@ -27,7 +27,7 @@ from drumbeat.store.interface import Store
 SPARKS = " ▁▂▃▄▅▆▇█"
 _REFRESH_SECONDS = 0.5
 _RECENT = timedelta(seconds=2.5)
-_SILENT_AFTER = timedelta(seconds=3)  #: after this time without a beat, the engine is said to keep the run waiting
+_SILENT_AFTER = timedelta(seconds=3)  #: after this time without a beat, the run is shown as waiting for its engine
 _HIDDEN = frozenset({"Remember"})  #: types of actions that are not shown
 _HEALTH = {Health.HEALTHY: "green", Health.STALE: "yellow", Health.LOST: "red"}
 Judge = Callable[[Run], Awaitable[RunJudgement]]
@@ -191,7 +191,7 @@ class RunScreen:
             say(f"  {line}")
 
     def _wait_to_print(self) -> str | None:
-        """Return what the run waits for, without the notes in its row, which change often."""
+        """Return what the run waits for, without its progress notes, which change often; None if it does not wait."""
         if self.judgement.is_orphan:
             return self.judgement.reason
         if self.run is not None and self.run.status is RunStatus.PREPARED:

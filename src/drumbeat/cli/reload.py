@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-_POLL = 0.3  #: seconds between two looks at the files
+_POLL = 0.3  #: seconds between two checks of the files
 _GRACE = 5.0  #: seconds that running jobs may continue when a file has changed; then they are requeued
 _SKIPPED = ("__pycache__", "node_modules", "site-packages")
 
@@ -61,7 +61,7 @@ class _Reloader:
         except subprocess.TimeoutExpired:
             return
         if not self._stopped:
-            print(f"drumbeat: the worker ended with exit code {child.returncode}; waiting for a change", file=sys.stderr)
+            print(f"drumbeat: the worker ended with exit code {child.returncode}; waiting for a file change", file=sys.stderr)
 
     @contextmanager
     def _stopping_on_signals(self) -> Iterator[None]:

@@ -19,8 +19,8 @@ from drumbeat.tasks.task import Task
 
 
 async def record_task_schedules(plane: ControlPlane, module: str, tasks: Collection[Task[..., Any]]) -> None:
-    """Record the schedules of periodic tasks of the imported ``module``. Then remove, from all pools, the schedules that this
-    module, or one that it imports, no longer defines. Prints what it removes, and what it leaves out."""
+    """Record the schedules of the periodic tasks of the imported ``module``. Then remove from all pools the schedules that it,
+    or a module that it imports, defined earlier but no longer defines. Prints what it removes, and what it leaves out."""
     store = _WorkerStore(plane.settings.store, tasks)
     for task in tasks:
         owner = defining_module(task, module)
@@ -29,7 +29,7 @@ async def record_task_schedules(plane: ControlPlane, module: str, tasks: Collect
         if store.has(task):
             await record_schedules(plane.pool(task.pool).schedules, [task], owner, file_of(owner))
         else:
-            _print(f"task {task.task_name} has another store, so its schedule is not recorded here; start a worker there too")
+            _print(f"task {task.task_name} has another store, so its schedule is not recorded here; start a worker on it too")
     for pool in await plane.store.pools.list(PoolKind.JOBS):
         await _remove_undefined(plane, pool.pool_id, module, store)
 
@@ -43,20 +43,20 @@ class _WorkerStore:
         self._is_default = not is_named or self._name == store_name(load_settings(os.environ).store)
 
     def has(self, task: Task[..., Any]) -> bool:
-        """Whether a task belongs to this store. A task that names none belongs to the store of the settings, or to the one
-        that the worker was started with, unless other tasks of the module name that one."""
+        """Whether a task belongs to the worker's store. A task that names no store belongs to it if it is the store of the
+        settings, or if no other task of the module names it."""
         return self._is_default if task.store is None else self._is_named_by(task)
 
     def _is_named_by(self, task: Task[..., Any]) -> bool:
         try:
             return task.store is not None and store_name(task.store) == self._name
-        except (ValueError, InvalidSettings):  # the URL is not valid, as the first push says
+        except (ValueError, InvalidSettings):  # the URL is not valid; the first push reports that
             return False
 
 
 async def _remove_undefined(plane: ControlPlane, pool_id: PoolId, module: str, store: _WorkerStore) -> None:
-    """Remove the schedules of a pool that modules loaded here no longer define. A schedule that an equally named module in
-    another file defined stays: it can belong to another application."""
+    """Remove the schedules of a pool that modules imported by this process no longer define. A schedule that a module of the
+    same name in another file defined stays: it may belong to another application."""
     unsure: dict[str, JobSchedule] = {}
 
     def is_undefined(schedule: JobSchedule) -> bool:

@@ -22,7 +22,7 @@ from drumbeat.tasks.task import Task, task_handlers
 WorkOnPool = Callable[
     [ControlPlane, str, Mapping[str, Any], str | None, timedelta | None], Awaitable[WorkerSummary]
 ]  #: runs a worker of one pool
-_MOST_JOBS = 1000  #: jobs that are counted when their handler is removed
+_MOST_JOBS = 1000  #: most jobs that are counted when their handler is removed
 
 
 def may_create_store(name: str, tasks: bool | None) -> bool:

@@ -14,7 +14,7 @@ from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolId
 from drumbeat.spawn.interface import ChecksHosts, HostReport, Spawner
 
-_NO_POOL = PoolId("engine-check")  #: a pool that no engine has workers of
+_NO_POOL = PoolId("engine-check")  #: a pool without workers, whose workers are listed to test whether the engine answers
 
 
 class EngineCheck:

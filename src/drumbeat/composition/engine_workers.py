@@ -26,8 +26,8 @@ class EngineWorker:
 
 
 async def list_workers(base: ControlPlaneBase, name: str | None) -> tuple[list[EngineWorker], Mapping[str, str]]:
-    """Return the running workers of all pools at one engine, or at all engines if ``name`` is None; and, by engine, why its
-    workers, or those of some of its hosts, could not be listed.
+    """Return the running workers of all pools at one engine, or at all engines if ``name`` is None. Also returns, by
+    engine, why not all its workers could be listed, for example because a host does not answer.
 
     Raises InvalidSettings for an unknown engine."""
     engines = [base.engines.get(name)] if name else base.engines.list()

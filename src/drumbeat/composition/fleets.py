@@ -363,7 +363,7 @@ async def _until_written(change: Callable[[], Awaitable[T]]) -> T:
         try:
             return await change()
         except StaleWrite as exc:
-            log.info("%s", exc)
+            log.info("could not write the changed fleet: %s; trying again", exc)
 
 
 async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:

@@ -1,4 +1,4 @@
-"""A file whose time says until when a controller counts as alive, for a probe that only compares that time with the clock."""
+"""A file whose modification time says until when a controller counts as alive; a probe compares it with the clock."""
 
 import logging
 import os
@@ -14,8 +14,8 @@ from drumbeat.spawn.private import write_private
 
 log = logging.getLogger(__name__)
 
-_BEATS: Final = 10  #: a controller counts as hung after so many intervals without a beat, and after ``_LEAST``
-_LEAST: Final = timedelta(minutes=15)  #: longer than a beat takes in which an engine does not answer
+_BEATS: Final = 10  #: a controller counts as hung after this many intervals without a beat, but not before ``_LEAST``
+_LEAST: Final = timedelta(minutes=15)  #: longer than a beat takes if an engine does not answer
 
 
 class LivenessFile:
@@ -27,7 +27,7 @@ class LivenessFile:
         self._clock = clock
 
     def renew(self) -> None:
-        """Note that the controller has made a beat, whether it leads or stands by. A failure is only logged."""
+        """Record that the controller has run a beat, whether it leads or stands by. A failure is only logged."""
         until = (self._clock.now() + self._within).timestamp()
         try:
             write_private(self._path, b"")

@@ -113,7 +113,8 @@ def sentences(found: "BeatExplanation", deeds: str = "done:") -> Sequence[str]:
 
 async def remove_cron_triggers(file: Path | None) -> Sequence[str]:
     """Remove the lines of a triggers file from the user's crontab, and return them. The file itself is not read: it may be
-    invalid, or may no longer exist. None: the file in the current folder; if there is none, all files it could have been."""
+    invalid, or may no longer exist. ``file`` None: the triggers file in the current folder or, if there is none, each name that
+    such a file can have."""
     from drumbeat.triggers import crontab
 
     found = file or triggers_file()

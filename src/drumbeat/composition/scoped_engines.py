@@ -9,7 +9,7 @@ from drumbeat.spawn.interface import Spawner, SpawnerTraits
 
 
 class ScopedSpawner:
-    """Reads the store's id when it is entered, then makes the spawner and opens it."""
+    """A context manager that, when entered, reads the store's id, makes the spawner and opens it."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class ScopedSpawner:
         self.traits = traits
 
     async def resolve(self) -> Spawner:
-        """Return the spawner, not opened, without the workers from before the store had an id."""
+        """Return the spawner, not opened. It does not know workers that were started before the store had an id."""
         found = await self._store_id()
         return self._make(StoreId(value=found.value))
 

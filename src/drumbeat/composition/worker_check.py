@@ -32,7 +32,7 @@ _HINTS: Final = (
     (r"drumbeat\[(\w+)\]", "an extra of drumbeat is missing where the worker runs"),
     (r"No module named '?drumbeat|drumbeat: (command )?not found", "drumbeat is not installed where the worker runs"),
     (r"No module named", "a Python package is missing where the worker runs"),
-    (r"requires Python|SyntaxError|python[0-9.]*: (command )?not found|directory: '.*python", "Python is missing or old there"),
+    (r"requires Python|SyntaxError|python[0-9.]*: (command )?not found|directory: '.*python", "Python is missing or too old"),
     (r"executable file not found|No such file or directory|not found", "a command or file is missing where the worker runs"),
     (r"password authentication failed|WRONGPASS|NOAUTH", "the store refuses the user or password"),
     (

@@ -65,7 +65,7 @@ def _why_gone(pool: PoolRow, row: Worker, now: datetime) -> str | None:
 
 
 async def _next_unused(store: Store, pool: PoolRow, wanted: str) -> WorkerId:
-    """Return the first id after the last one that was given out, or that one if its row still waits for its process."""
+    """Return the next unused id. If no process has joined yet under the id that was given out last, returns that id again."""
     name = f"worker-id/{pool.pool_id}/{wanted}"
     note = await store.notes.find(name)
     last = 0 if note is None else int(note.value["last"])

@@ -35,7 +35,7 @@ class BeatContext:
     spawner: Spawner
     clock: Clock
     owner: str  #: unique to this process and beat
-    plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS  #: returns what the jobs of schedules pass through
+    plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS  #: middleware and large values, for jobs of schedules
 
 
 def pool_loop(

@@ -37,9 +37,9 @@ class Checker:
         plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS,
     ) -> None:
         """``owner`` returns a unique name for each beat. ``open_spawner`` returns a spawner for an engine or several (``a,b``);
-        its workers must go on when the spawner is closed. ``watch`` starts a process that watches a pool for delayed jobs and
-        goes on when this process ends. ``after`` is called after each beat that held the pool's lease. ``plugins`` returns the
-        middleware and the storage of large values, for the jobs that schedules push."""
+        its workers must keep running when the spawner is closed. ``watch`` starts a process that watches a pool for delayed
+        jobs and keeps running when this process ends. ``after`` is called after each beat that held the pool's lease.
+        ``plugins`` returns the middleware and the storage of large values, for the jobs that schedules push."""
         self._watch = watch
         self._store = store
         self._clock = clock

@@ -256,10 +256,10 @@ def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need, refused
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {_ready(need)}"
     no_handlers = no_handler(view.pool_id, view.unhandled, view.not_loaded)
     lacking = ", ".join(f"{jobs} need {name!r}" for name, jobs in need.out_of_reach.items())
-    others = f"; jobs that no worker started here can run: {lacking}" if lacking else ""
+    others = f"; jobs that need a capability which this pool's workers lack: {lacking}" if lacking else ""
     others += f"; {no_handlers}" if no_handlers else ""
     others += f"; paused job types: {', '.join(map(repr, sorted(view.policy.paused)))}" if view.policy.paused else ""
-    others += f"; time for a heartbeat is given to {_count(len(view.spared), 'silent worker')}" if view.spared else ""
+    others += f"; waiting for a heartbeat of {_count(len(view.spared), 'silent worker')}" if view.spared else ""
     if not need.ready:
         return f"no job is ready{others}"
     if not need.wants:

@@ -126,7 +126,7 @@ def _settled(facts: ExplainInputs) -> Reason:
 
 
 def _waiting(facts: ExplainInputs) -> Reason:
-    """Return for which jobs a waiting job waits and, if a failed one of them blocks it, which one must be requeued."""
+    """Return the jobs that a waiting job waits for and, if a failed job blocks it, which job must be requeued."""
     ended = ENDED if facts.job.if_failed is IfFailed.RUN else frozenset({JobStatus.DONE})
     open_ones = [parent for parent in facts.parents if parent.status not in ended]
     left = len(open_ones) if facts.job.after_any else facts.job.waits_for
@@ -257,7 +257,7 @@ def _group(facts: ExplainInputs, group: str) -> Iterator[Reason]:
         yield Reason(why=ReasonCode.GROUP_FULL, says=f"it waits for group {group!r}: held by {held}, limit {limit}")
     if rate is not None and facts.group_recent >= rate.count:
         claims = f"{facts.group_recent} claims in {time_span(rate.per)}"
-        says = f"it waits for the rate of group {group!r}: {claims}, limit {rate.count}"
+        says = f"it waits for the rate limit of group {group!r}: {claims}, limit {rate.count}"
         yield Reason(why=ReasonCode.RATE_LIMITED, says=says)
 
 

@@ -54,7 +54,7 @@ def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options_without_effect(options: Mapping[str, Any]) -> list[str]:
-    """Return the options that have no effect: limits of a group without ``group``, how to wait for jobs without ``after``."""
+    """Return the options that have no effect: limits of a group without ``group``; after_any or if_failed without ``after``."""
     limits = ("group_limit", "group_rate") if options.get("group") is None else ()
     flow = () if "after" in options else ("after_any", "if_failed")
     return [name for name in (*limits, *flow) if options.get(name)]
@@ -228,7 +228,7 @@ _EXPECTED = {
     "after_any": "true or false",
     "if_failed": f"one of {', '.join(IfFailed)}",
 }
-_GROUP, _PARENTS = ("group", "which limits the jobs of a group"), ("after", "which is about the jobs to wait for")
+_GROUP, _PARENTS = ("group", "which limits the jobs of a group"), ("after", "which says how to wait for other jobs")
 #: Options that need another option, with that option and the reason.
 _IN_COMPANY = {"group_limit": _GROUP, "group_rate": _GROUP, "after_any": _PARENTS, "if_failed": _PARENTS}
 _STORE_FIELDS = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}

@@ -146,7 +146,7 @@ class MiddlewareChain:
             self._logged.add((hook, "skipped"))
             where = getattr(hook, "__qualname__", name)
             log.warning(
-                "middleware hook %s skipped: expected a plain method for a push on a connection that blocks, got an async one; "
+                "middleware hook %s skipped: expected a plain method for a push on a blocking connection, got an async one; "
                 "make it plain, or push on an asynchronous connection; later cases are not logged",
                 where,
             )
@@ -213,7 +213,7 @@ class MiddlewareChain:
         if (None, "headers") not in self._logged:
             self._logged.add((None, "headers"))
             log.warning(
-                "headers dropped: expected text by text, at most %d bytes, got %s; the job is pushed without them, "
+                "headers dropped: expected a dict of texts, at most %d bytes, got %s; the job is pushed without them, "
                 "later cases are not logged",
                 MOST_HEADERS,
                 short_repr(headers),

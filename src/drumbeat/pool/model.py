@@ -178,7 +178,7 @@ class PoolView:
     streak: FailureStreak = FailureStreak()
     is_scaled: bool = False  #: a fleet starts and ends the pool's workers, not the checker
     watched_since: datetime | None = None  #: since when controllers watch the pool without a gap
-    spared: tuple[WorkerId, ...] = ()  #: silent workers that are not lost yet, as nobody watched the pool before
+    spared: tuple[WorkerId, ...] = ()  #: silent workers that are not lost yet, because no process watched the pool before
     engine: str = ""  #: the engine that starts the pool's workers, or several as ``a,b``; empty: not known
 
     @property

@@ -42,7 +42,7 @@ class PoolOperations:
         return found
 
     async def _work_added(self, changed: object = True) -> None:
-        """Let the caller start workers for jobs that can now run, if it asked for it; not if nothing has ``changed``."""
+        """Call ``on_push``, which can start workers for jobs that can now run; do nothing if nothing has ``changed``."""
         if changed and self._on_push is not None:
             await self._on_push(self.pool_id)
 

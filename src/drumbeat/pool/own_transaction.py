@@ -30,7 +30,7 @@ class AwaitedConnection(Protocol):
 class OwnTransactionMethods:
     """The methods of a pool that push and complete jobs in a transaction of the caller.
 
-    On a connection that blocks, no coroutine can run: async hooks of middleware are skipped, large values stay in the store.
+    On a blocking connection, no coroutine can run: async hooks of middleware are skipped, large values stay in the store.
     """
 
     def __init__(self, pool_id: PoolId, store_url: str | None, plugins: PoolPlugins) -> None:

@@ -122,8 +122,8 @@ def _build_model(kind: Any, payload: Any) -> Any:
 
 
 def names_and_aliases() -> dict[str, Any]:
-    """Return the arguments with which pydantic accepts the fields of a model by name, as they are pushed, and by alias. Before
-    version 2.11 it has no such arguments: the model's own setting decides."""
+    """Return the arguments that make pydantic accept the fields of a model both by name (as they are pushed) and by alias.
+    Empty for pydantic before 2.11, which has no such arguments: the model's own setting decides."""
     from pydantic import VERSION
 
     is_old = tuple(map(int, VERSION.split(".")[:2])) < (2, 11)

@@ -139,7 +139,7 @@ class PoolPlugins:
         except LargeUnavailable as exc:
             if not _fits(value):
                 raise
-            log.warning("the result of job %s is kept in the store, although it is large: %s", job.job_id, exc)
+            log.warning("the large result of job %s could not be stored elsewhere, so the store keeps it: %s", job.job_id, exc)
             return seal(value)
 
 

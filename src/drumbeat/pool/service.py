@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from drumbeat.pool.schedules.service import Schedules
 
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
-_SLOWEST_LOOK = timedelta(minutes=1)  #: longest pause between looks for a failed job that a job waits for
+_SLOWEST_LOOK = timedelta(minutes=1)  #: longest pause between checks whether the job waits for a failed job
 
 
 class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
@@ -276,7 +276,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
 
     async def send_event(self, job_id: str, name: str, value: Any = None) -> None:
         """Send an event to a job: ``wait_for(name)`` in its handler returns ``value``. It is kept until the job waits for it.
-        Raises NotFound; Refused if the job has ended; AlreadyExists if an event of this name was sent before: that counts."""
+        Raises NotFound; Refused if the job has ended; AlreadyExists if an event of this name was sent before (it counts)."""
         event, checked, job = check_event("name", name), as_json(value, "value"), await self._stored_job(job_id)
         if not await self._store.job_steps.send(job.job_id, event, checked):
             raise AlreadyExists(

@@ -82,7 +82,7 @@ class PoolWorkflows:
         return [await self._plugins.opened(job, MOST_BYTES) for job in readable]
 
     async def _work_added(self, changed: object = True) -> None:
-        """Let the caller start workers for jobs that can now run, unless nothing has ``changed``."""
+        """Call ``on_push``, which can start workers for jobs that can now run; do nothing if nothing has ``changed``."""
         raise NotImplementedError
 
     async def _stored_job(self, job_id: str) -> Job:

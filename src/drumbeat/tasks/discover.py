@@ -38,8 +38,8 @@ def tasks_of(module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
 
 
 def defining_module(task: Task[..., Any], module: str) -> str:
-    """Return the module that defines a task of the imported ``module`` at its top level: the module of the task's function, or
-    ``module`` itself if that one has no task of this name, such as for a task that was made by another module's function."""
+    """Return the module that defines a task of the imported ``module`` at its top level: the module of the task's function or,
+    if that module has no task of this name, ``module`` itself, which has made a task of another module's function."""
     return task.module if any(each.task_name == task.task_name for each in _tasks_in(task.module)) else module
 
 

@@ -18,7 +18,7 @@ from drumbeat.tasks.queue import PlannedJob, TaskQueue, queues
 if TYPE_CHECKING:
     from drumbeat.tasks.task import Task
 
-P = ParamSpec("P")  #: the other parameters of a task that gets a result first
+P = ParamSpec("P")  #: the parameters of a task after the first, which gets another job's result
 R = TypeVar("R")  #: the result of a job
 S = TypeVar("S")  #: the result of the next job
 T = TypeVar("T")
@@ -88,8 +88,8 @@ class TaskJob(Generic[R]):
         """
         if any_of and has_outputs(self._new.payload):
             raise InvalidInput(
-                f"task {self.task.task_name}: expected any_of for a job whose arguments are no results of other jobs, got one "
-                "that needs them all; read the results of parents that have ended with context.parents()"
+                f"task {self.task.task_name}: expected any_of only for a job without results of other jobs as arguments, got "
+                "one that has them and so needs all its parents; leave them out, and read results with context.parents()"
             )
         pushed = tuple(JobId(_id(job)) for job in jobs if not isinstance(job, TaskJob))
         policy = self._new.if_failed if if_failed is None else _policy(if_failed)

@@ -43,7 +43,7 @@ class _OpenStore:
 
 
 class _SameLoop:
-    """Runs coroutines of a store in memory on the event loop of the test, also for callers that do not await."""
+    """Runs the coroutines of a store in memory on the test's event loop, even for callers that are not coroutines."""
 
     is_running = False  #: there is no thread to end
 

@@ -122,7 +122,8 @@ def _stable_repr(default: Any) -> str:
 
 def _formatted_key(name: str, unique: str, arguments: Mapping[str, Any], converts: Mapping[str, Convert | None]) -> str:
     """Return a unique key with these arguments. If their JSON does not fit the key's formats, as in ``{day:%Y}``, they are
-    converted to the types of the parameters; ``converts`` has the parameters that are not defaults. Raises InvalidInput."""
+    converted to the types of the parameters; ``converts`` has a converter for each argument that is no default. Raises
+    InvalidInput."""
     try:
         key = unique.format(**arguments)
     except (TypeError, ValueError):

@@ -28,7 +28,7 @@ class TaskTiming:
 
 
 class PeriodicTask(Protocol):
-    """What a schedule needs of a task."""
+    """The parts of a task that its schedule needs."""
 
     @property
     def task_name(self) -> str: ...

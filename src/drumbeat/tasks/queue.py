@@ -214,7 +214,7 @@ def _importable(handlers: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _renamed(new: NewJob, ids: Mapping[str, str]) -> NewJob:
-    """Return a job with its parents' ids in the store: a push can use an existing job with the same key for a unique parent."""
+    """Return a job with the ids that its parents have in the store: for a unique parent, an existing job may be used."""
     after = tuple(JobId(ids.get(parent, parent)) for parent in new.after)
     return new if after == new.after else replace(new, after=after)
 
@@ -229,9 +229,9 @@ class SharedQueues:
         os.register_at_fork(after_in_child=self._forget)
 
     def find(self, url: str | None) -> TaskQueue:
-        """Return ``replacement`` if set, in a handler that a test pool runs the queue of that pool's store, and else the queue
-        of the store at ``url``. Default: in a handler the store of its job, elsewhere that of DRUMBEAT_STORE or the settings
-        file."""
+        """Return the queue for tasks: ``replacement`` if it is set; in a handler that a test pool runs, the queue of the test
+        pool's store; otherwise the queue of the store at ``url``. ``url`` is by default the store of the handler's job and,
+        outside of handlers, that of DRUMBEAT_STORE or the settings file."""
         return self.replacement or QUEUE_OF_HANDLER.get() or self.find_store(url)
 
     def find_store(self, url: str | None) -> StoreQueue:

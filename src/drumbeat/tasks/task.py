@@ -1,4 +1,4 @@
-"""The decorator ``task`` and what it makes of a function: something to call as before, and to push as jobs."""
+"""The decorator ``task``: makes a task of a function, which can be called as before and pushed as jobs."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
@@ -206,7 +206,7 @@ def task_handlers(tasks: Iterable[Task[..., Any]]) -> dict[str, Handler]:
 
 
 class TaskDecorator(Protocol):
-    """Makes a task of a function. If its first parameter is a JobContext, the worker passes that one; a push leaves it out."""
+    """Makes a task of a function. If its first parameter is a JobContext, the worker passes it, and a push leaves it out."""
 
     @overload
     def __call__(

@@ -24,7 +24,7 @@ class CronPlace:
     folder: Path  #: working directory of the command; may contain drumbeat.toml
     state_dir: Path  #: holds logs of local workers and the log of cron's runs
     store: str | None  #: the store's URL, never with a password; None: use the settings in the folder
-    variables: Mapping[str, str] = field(default_factory=dict)  #: settings without secrets that no file has
+    variables: Mapping[str, str] = field(default_factory=dict)  #: settings from environment variables; no secrets
     state_variable: str = "DRUMBEAT_STATE_DIR"
 
     @property

@@ -49,7 +49,7 @@ class TriggerEnvironment:
     public_variables: Mapping[str, str]  #: the part of ``for_children`` that is not secret, without the store's URL
     public_store: str | None  #: the store's URL, if it contains no password
     store_in_file: bool  #: whether drumbeat.toml has the store's URL
-    shell_variables: Mapping[str, str]  #: settings of this shell that a process which cron starts lacks; no secrets
+    shell_variables: Mapping[str, str]  #: settings without secrets from this shell, which a process started by cron lacks
     state_dir: Path
     keep_due: KeepDue | None = None  #: watches pools for delayed jobs that come due, until cancelled
 
@@ -128,8 +128,8 @@ class TriggerService:
             return False
 
     async def _is_for(self, trigger: Trigger, pool_id: str) -> bool:
-        """Whether a trigger's beat can run for a pool: a fleet's beat only for a fleet. A pool that the trigger names is not
-        read, so that its beat fails and says why."""
+        """Whether a trigger's beat can run for a pool: the beat of a fleet can run only for a fleet. Always True if the trigger
+        names its pool: if that is no fleet, the beat fails and says why."""
         if trigger.machine is not BeatKind.FLEET or trigger.pool_id is not None:
             return True
         pool = await self._environment.store.pools.find(PoolId(pool_id))

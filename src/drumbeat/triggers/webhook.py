@@ -44,7 +44,7 @@ class Delivery:
 def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> str:
     """Return the signature of a request: HMAC-SHA256 over TIMESTAMP.BODY, or TIMESTAMP.KEY.BODY with an idempotency key.
 
-    Nobody can pass off one form as the other: a valid body is empty or a JSON object, and neither starts with KEY and a dot.
+    The two forms cannot be confused: a valid body is empty or a JSON object, and neither starts with KEY and a dot.
     """
     signed = f"{timestamp}." if key is None else f"{timestamp}.{key}."
     return "sha256=" + hmac.new(secret.encode(), signed.encode() + body, hashlib.sha256).hexdigest()

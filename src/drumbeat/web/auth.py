@@ -132,7 +132,7 @@ class AuthMiddleware:
         return forwarded.rpartition(",")[2].strip() if forwarded and self._settings.names and is_loopback(peer) else peer
 
     def _is_ours(self, host: str) -> bool:
-        """Whether the Host header names this server, to stop DNS rebinding. With tokens but no --name, every name is ours."""
+        """Whether the Host header names this server, to stop DNS rebinding. With tokens but no --name, any name passes."""
         if not self._settings.is_open and not self._settings.names:
             return True
         name = _hostname(host)

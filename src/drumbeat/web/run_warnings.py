@@ -9,7 +9,7 @@ _MOST_RUNS = 1000  #: warnings of older runs are forgotten
 
 
 class RunWarnings:
-    """Keeps the warnings of new runs for the run's page: a notification on the page before it would be lost."""
+    """Keeps the warnings of a new run until its page shows them: a notification on the page before would be lost."""
 
     def __init__(self) -> None:
         self._warnings: OrderedDict[RunId, Sequence[str]] = OrderedDict()

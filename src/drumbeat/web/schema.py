@@ -51,7 +51,7 @@ def _schema(app: FastAPI) -> dict[str, Any]:
 
 
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
-    """Add to one operation of the schema the parts that all share: error responses, and for POST the Idempotency-Key."""
+    """Add to an operation of the schema what all operations share: error responses, and for POST the Idempotency-Key."""
     operation["responses"] |= {str(status): answer for status, answer in problems(*EVERYWHERE).items()}
     operation["responses"] = dict(sorted(operation["responses"].items()))
     if path == _HOOK or path in PROBES:

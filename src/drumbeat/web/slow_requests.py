@@ -1,5 +1,5 @@
-"""Closes connections whose request does not arrive in time or has too long a head, whose answer is not read in time, or that
-have too many requests at once; uvicorn alone limits none of these."""
+"""Closes a connection if a request arrives too slowly or has too long a head, if its client reads an answer too slowly, or if
+too many requests wait on it; uvicorn alone has none of these limits."""
 
 from asyncio import TimerHandle, Transport
 from datetime import timedelta
@@ -8,8 +8,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 ENOUGH = 64 * 1024  #: a timer restarts each time this many bytes of a body have arrived, or of an answer were sent
-MOST_PIPELINED = 10  #: a connection is closed when more requests than these wait for the answer to an earlier one
-LONGEST_HEAD = 64 * 1024  #: a connection is closed when more bytes than this have arrived of a head, and it still has no end
+MOST_PIPELINED = 10  #: most requests that may wait on a connection for the answer to an earlier one; else it is closed
+LONGEST_HEAD = 64 * 1024  #: most bytes of a request's head (request line and headers); else the connection is closed
 _RESERVED = 0.2  #: share of the process's file descriptors reserved for the store and other files
 
 
@@ -17,16 +17,16 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """A uvicorn HTTP protocol that limits the time for a request to arrive and for its answer to be read, the length of its
     head, the requests that wait on one connection, and the connections.
 
-    The first timer starts with the connection and with each further request on it. It is off while a request is answered. Of a
-    body sent in chunks, the lines between and after its parts are limited like a head. A second timer runs while the client
-    does not read what was written to it; also after the connection was closed, which waits for the last bytes to be read.
+    One timer limits how long a request may take to arrive; it is off while the server answers. A second timer limits how long
+    the client may leave an answer unread; it also runs after the connection was closed, until the last bytes were read. In a
+    body sent in chunks, the lines between the chunks and after the last one are limited like a head.
     """
 
     within: timedelta  #: time limit for a request to arrive
     most: int | None = None  #: further connections are refused; None: no limit
     _timer: TimerHandle | None = None
     _received = 0
-    _head = 0  #: bytes received since the last end of a head, part of a body, or end of a request
+    _head = 0  #: bytes received since the end of a head, a part of a body, or the end of a request
     _write_timer: TimerHandle | None = None
     _unsent = 0  #: bytes of answers that the client had not read when that timer started
 
@@ -109,7 +109,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _watch_closing(self) -> None:
-        """Start the timer for the client to read the rest if the connection was closed, but is not gone yet."""
+        """If the connection was closed before its client has read everything, limit the time for the client to do so."""
         if self._write_timer is None and self.transport.is_closing() and self in self.connections:
             self._watch()
 
@@ -139,7 +139,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
 
 def http_protocol_with_limits(within: timedelta, most: int | None = None) -> type[LimitedHttpProtocol]:
-    """Return a protocol class with these limits: uvicorn creates the protocols itself and passes them nothing of ours."""
+    """Return a protocol class with these limits, because uvicorn creates the protocols itself, without arguments of ours."""
     return type("LimitedHttpProtocol", (LimitedHttpProtocol,), {"within": within, "most": most})
 
 

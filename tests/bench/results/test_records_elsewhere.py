@@ -61,4 +61,4 @@ def test_the_output_of_a_run_says_where_its_recorded_operations_are(tmp_path: Pa
 
     done = ran("bench", "show", RUN, cwd=tmp_path, DRUMBEAT_STORE=f"sqlite:///{tmp_path}/d.db")
 
-    assert f"recorded operations are on the workers' hosts, and no report needs them: node1:{FOLDER}" in done.output
+    assert f"recorded operations are on the workers' hosts (reports do not need them): node1:{FOLDER}" in done.output

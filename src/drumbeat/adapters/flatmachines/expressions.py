@@ -26,13 +26,13 @@ def whole_expression(template: Any) -> str | None:
 
 
 def bare(template: Any) -> Any:
-    """Turn ``{{ context.x }}`` into ``context.x``, so that FlatMachines keeps the value's type; return others unchanged."""
+    """Turn ``{{ context.x }}`` into ``context.x``, so that FlatMachines keeps the value's type. Others stay as they are."""
     inner = whole_expression(template)
     return inner if inner is not None and _PATH.fullmatch(inner) else template
 
 
 def is_computed(template: Any) -> bool:
-    """Whether a template is one expression other than a path like ``context.x``: FlatMachines makes text of its value."""
+    """Whether a template is one expression, but not just a path (``context.x``); FlatMachines turns it into text."""
     inner = whole_expression(template)
     return inner is not None and not _PATH.fullmatch(inner)
 

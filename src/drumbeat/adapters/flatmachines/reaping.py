@@ -27,7 +27,7 @@ class StaleWorker:
     last_heartbeat: str | None
     host: str | None
     reason: str
-    by_name: bool = False  #: the worker was not found stale: somebody named it, to be reaped in any case
+    by_name: bool = False  #: the caller named this worker, so it is reaped even if it is not stale
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "by_name"}
@@ -87,12 +87,13 @@ async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
 
 
 async def _reap_without_row(backends: PoolClaims, worker: StaleWorker) -> int | None:
-    """Return the jobs of a worker without a row to the queue. Returns their number; None if a worker that was found stale keeps
-    all its jobs, because its leases were renewed or extended.
+    """Return the jobs of a worker without a row to the queue. Returns the number of these jobs; None if the worker was found
+    stale but keeps all its jobs, because its leases were renewed or extended meanwhile.
 
-    All its jobs are returned if it was given by its id (``by_name``), or if all its leases have expired. If only some leases
-    have expired, it may be alive: then only the store's rule is applied, which extends an expired lease once, and takes the job
-    back when it expires again. The rule is also applied to a worker of another pool and to an earlier process of a worker.
+    All jobs are returned if the worker was given by its id (``by_name``), or if all its leases have expired. If only some
+    leases have expired, the worker may be alive. Then the store's rule for expired leases is applied: a lease is extended
+    once, and the job is taken back when the lease expires again. The same rule is applied to a worker of another pool and to
+    an earlier process of a worker.
     """
     claimed = await _read(backends, worker.pool_id)
     held = claimed.held_by(worker.worker_id)

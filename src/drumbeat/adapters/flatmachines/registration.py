@@ -179,8 +179,8 @@ class DrumbeatRegistrationBackend:
         return Sample(n=self._notes, interval=timedelta(), extra=dict(metadata))
 
     async def _find(self, store: Store, worker_id: str) -> Worker | None:
-        """Return a worker's row; None if there is none. If this backend registered the worker, looks only in the worker's pool;
-        otherwise in all job pools, where a worker of the backend's own pool is preferred.
+        """Return a worker's row; None if there is none. A worker that this backend registered is searched in its pool only. Any
+        other worker is searched in all job pools; if the backend's own pool has such a worker, that one is returned.
 
         Raises InvalidInput if several pools have a worker with this id and none of them is the backend's own pool.
         """

@@ -48,7 +48,7 @@ class Launch:
     max_steps: int = 1000
     machines: Mapping[str, str] = field(default_factory=dict)  #: names of machines that its states use → their files
     hooks: Mapping[str, str] = field(default_factory=dict)  #: names of hooks that its states use → module:factory
-    successors: int | None = None  #: when it ends, start workers for remaining jobs, up to this number of workers; None: none
+    successors: int | None = None  #: at its end, start workers for remaining jobs, up to this many; None: start none
 
 
 async def run_machine(request: Launch, *, where: str | Store | None = None, settings: Settings | None = None) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def parser() -> argparse.ArgumentParser:
         help="when the machine ends, start workers for the remaining jobs, at most N in total",
     )
     options.add_argument("--store", help="store URL; default: DRUMBEAT_STORE or drumbeat.toml")
-    options.add_argument("--verbose", "-v", action="store_true", help="log everything")
+    options.add_argument("--verbose", "-v", action="store_true", help="write all log messages (level DEBUG)")
     return options
 
 
@@ -297,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{exc}\n")
         return 1
     except asyncio.CancelledError:
-        sys.stderr.write("stopped by a signal; its jobs are back in the queue\n")
+        sys.stderr.write("stopped by a signal; the jobs of this worker are back in the queue\n")
         return 0
     except Exception as exc:
         log.exception("failed to run the FlatMachines machine that --config or --machine names")

@@ -173,8 +173,9 @@ class DrumbeatWorkPool:
     async def release_by_worker(self, worker_id: str) -> int:
         """Return all items of a lost worker to their queues, also those of other pools. Returns how many.
 
-        The loss counts against each item, as a crash or a suspected one, which can poison the item; not if the worker ended by
-        itself or while it was leaving. Items that the worker claimed without registration are included.
+        For each item the loss counts as a crash or, if the worker held several items, as a suspected crash; too many crashes
+        poison an item. It does not count if the worker ended by itself or while it was leaving. Items that the worker claimed
+        without registration are included.
         """
         store, pool_id = await self._store(), await self._place.pool(self.name)
         unregistered = Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
@@ -247,8 +248,8 @@ class DrumbeatWorkBackend:
         return self._registered.get(worker_id) or Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
 
     async def release(self, holders: Collection[Holder], *, charge: bool) -> int:
-        """Return all items of these lost workers to their queues. ``charge``: whether the items may be the cause. Returns the
-        number of items."""
+        """Return all items of these lost workers to their queues. Returns the number of items. ``charge``: whether the loss
+        counts as a crash of each item, because the item may have caused it."""
         queue = (await self.place.store()).queue
         return sum([len(await queue.release(each, f"worker {each.worker_id} was lost", charge=charge)) for each in holders])
 

@@ -100,7 +100,7 @@ class ScheduleProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueTicks:
-    """The ticks of a schedule that are due, and those of them that are pushed by its policy for missed ticks."""
+    """Which ticks of a schedule are due, and which of these are pushed according to its policy for missed ticks."""
 
     last: datetime  #: the newest tick that is due
     pushed: tuple[datetime, ...]
@@ -117,7 +117,9 @@ def check_schedule(schedule: JobSchedule) -> None:
     except InvalidSettings as exc:
         raise InvalidInput(f"schedule {schedule.name}: {exc}") from exc
     except StopIteration:
-        raise InvalidInput(f"schedule {schedule.name}: expected a time that comes, got {schedule.cron!r}") from None
+        raise InvalidInput(
+            f"schedule {schedule.name}: expected a cron expression with a date that exists, got {schedule.cron!r}"
+        ) from None
 
 
 def _check_timing(schedule: JobSchedule) -> None:

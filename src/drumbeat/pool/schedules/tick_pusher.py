@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 POLL_EVERY = timedelta(seconds=15)  #: the longest sleep between two reads of a pool's schedules: they can change
 LOOKED_FOR = timedelta(seconds=60)  #: the note that a process has read the schedules is valid this long
 _HELD = timedelta(seconds=15)  #: how long the lease lasts; a killed process delays its ticks by this long
-_TRUSTED = timedelta(seconds=10)  #: after this time with the lease no job is pushed, since another process might soon do so
+_TRUSTED = timedelta(seconds=10)  #: after this time with the lease, stop pushing jobs: another process might get it soon
 _REFUSALS = (InvalidInput, NotFound, AlreadyExists, Refused, LargeUnavailable)  #: errors of a push that one job can cause
 _LONGEST_PROBLEM = 500  #: characters of an error that are stored with the schedule
 _SHORTEST_WAIT, _SPREAD = timedelta(milliseconds=20), 0.1  #: seconds over which processes that wait for one tick are spread
@@ -205,8 +205,8 @@ class TickPusher:
         await self._store.pools.change(pool_id, PoolChange(policy=policy, dropped=orphans), fence=lease.fence)
 
     async def _batch(self, pool: PoolRow, now: datetime) -> _Batch:
-        """Return what to push now: the jobs of due ticks, and of ticks that a process began to push and, as it died, never
-        confirmed."""
+        """Return what to push now: the jobs of due ticks, and of ticks that a process began to push but did not confirm before
+        it died."""
         jobs, progress = dict[str, Sequence[NewJob]](), dict[str, ScheduleProgress]()
         schedules = read_schedules(pool)
         for name, schedule in schedules.items():
@@ -267,8 +267,8 @@ def read_schedules(pool: PoolRow) -> dict[str, JobSchedule]:
 
 
 def looked_lease(pool_id: PoolId) -> str:
-    """Return the name of a lease that a process acquires when it checks a pool's schedules: its end, less ``LOOKED_FOR``, is
-    the time of the last check."""
+    """Return the name of a lease that a process acquires when it checks a pool's schedules. The time at which the lease
+    expires, minus ``LOOKED_FOR``, is the time of the last check."""
     return f"schedules/looked/{pool_id}"
 
 

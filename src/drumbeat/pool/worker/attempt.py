@@ -239,7 +239,7 @@ def _suspended(held: InFlightJob) -> JobOutcome | None:
 
 
 def _why(outcome: AttemptOutcome) -> str:
-    return "cancelled on request" if outcome is AttemptOutcome.CANCELLED else "given back unfinished"
+    return "cancelled on request" if outcome is AttemptOutcome.CANCELLED else "returned to the queue unfinished"
 
 
 async def in_time(clock: Clock, limit: timedelta, work: Coroutine[Any, Any, object]) -> bool:

@@ -80,7 +80,7 @@ def _run(handler: Handler, request: dict[str, Any], responses: BinaryIO, answers
         _write(responses, {"is_locked": is_locked})
 
     def ask_parents() -> list[Job]:
-        with _ASKING:  # so that each answer goes to who asked, also if a thread of an earlier job still asks
+        with _ASKING:  # one request at a time: a thread of an earlier job may still wait for its answer
             _write(responses, {"asks": "parents"})
             answer = answers.get()
         if "error" in answer:

@@ -19,7 +19,7 @@ LONGEST = 4000
 _PACKAGE = Path(__file__).parents[2]
 _OURS = tuple(
     os.path.join(_PACKAGE, part) for part in ("pool/worker/", "tasks/", "testing.py")
-)  #: what calls handlers and tasks
+)  #: our own code that calls handlers and tasks; it is left out of tracebacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,8 @@ class ResultWriter:
         self._repeated: set[Token] = set()  #: outcomes that might have been written already
 
     async def settle(self, verdicts: Sequence[JobOutcome], asked: int, *, alone: bool = False) -> WriteResult:
-        """Write outcomes and claim ``asked`` jobs in one transaction. If the store refuses it, write the outcomes one by one
-        and claim no jobs. Raises StoreUnavailable."""
+        """Write outcomes and claim ``asked`` jobs in one transaction. If the store refuses that, write the outcomes one by
+        one and claim no jobs. Raises StoreUnavailable."""
         try:
             settled = await self._claims.settle(verdicts, asked, alone=alone)
         except StoreUnavailable:
@@ -117,7 +117,7 @@ class ResultWriter:
                 )
 
     async def recall(self, adopt: Callable[[Job], None], knows: Callable[[Token], bool]) -> bool:
-        """Read from the store which jobs this worker holds, and call ``adopt`` for each that it does not know (``knows``): the
+        """Read from the store which jobs this worker holds. Calls ``adopt`` for each job for which ``knows`` returns False: the
         store's answer to the claim of that job was lost. Returns False if the store does not answer."""
         try:
             held = await self._claims.held()

@@ -99,9 +99,9 @@ class StepWriter:
                 return
 
     def _gives_up(self, waiting: Waiting, exc: StoreUnavailable) -> bool:
-        """Whether to stop trying to record a step, which then raises an error: if the worker no longer holds the job, or if the
-        store has been locked until the job's lease ran out. The lock may be an open transaction of the same handler: it and
-        the step would wait for each other."""
+        """Whether to stop trying to record a step, so that the step raises an error. True if the worker no longer holds the
+        job, or if the store was locked until the job's lease ran out: the lock may be an open transaction of the same handler,
+        and then the transaction and the step would wait for each other."""
         new = waiting[0]
         left = self._lease_left(new.token)
         if left is None:

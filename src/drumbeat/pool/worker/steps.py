@@ -51,8 +51,8 @@ class StepFailed(Exception):
 
 
 def error_beside_suspension(error: BaseException) -> BaseException | None:
-    """Return the handler's own error that ended a suspended attempt, such as StepFailed of a step in a task beside the sleep.
-    None: JobSuspended ended the handler, or an error that was raised because of JobSuspended."""
+    """Return the error with which the handler failed although its attempt is suspended, for example the StepFailed of a step in
+    another task than the sleep. None if JobSuspended ended the handler, or an error that was raised because of it."""
     found, seen = first_error(error), set[int]()
     each: BaseException | None = found
     while each is not None and id(each) not in seen:
@@ -88,7 +88,7 @@ class Suspension:
     seen_events: int | None = None  #: how many events the attempt knew of; None: it sleeps, whatever events come
 
     def or_earlier(self, other: "Suspension") -> "Suspension":
-        """Combine the suspensions of two tasks: the job goes on at the earlier moment, or at an event if one waits for it."""
+        """Combine the suspensions of two tasks: the job continues at the earlier time or at an event that a task waits for."""
         seen = other.seen_events if self.seen_events is None else self.seen_events
         until = min((each for each in (self.until, other.until) if each is not None), default=None)
         return Suspension(why=f"{self.why}, or {other.why}", until=until, seen_events=seen)
@@ -139,7 +139,7 @@ class AttemptSteps:
         self._failed: dict[int, tuple[JobStep, object]] = {}
         self._running = 0  #: steps that run now
         self._counting = threading.Lock()  #: a handler may have steps in several threads
-        self._until_idle: list[Future[None]] = []  #: have a result when no step runs any more
+        self._until_idle: list[Future[None]] = []  #: futures of tasks that wait until no step runs
         self._suspended: set[object] = set()  #: the tasks of the handler that sleep or wait for an event
 
     def suspended_outcome(self) -> JobOutcome | None:
@@ -274,11 +274,12 @@ class AttemptSteps:
         return known, position
 
     def _has_caught(self, step: JobStep, place: object) -> bool:
-        """Whether the handler, as it begins a new step, has caught the failure of ``step``, which ran in ``place``.
+        """Whether the handler has caught the failure of ``step``, which ran in the task or thread ``place``, now that it begins
+        a new step. If it has not, the new step only runs at the same time as the failed one.
 
-        ``place`` is a task or thread. True if the new step begins in that task, or in one that it started after the failure; if
-        it begins in the handler's own task, and that has received the error of the failed task (as by ``gather``); or if both
-        steps run in threads, and one of these is the handler's own. Else the new step only runs at the same time.
+        True if the new step begins in the same task, or in a task that this one started after the failure; if it begins in the
+        handler's own task, which has received the error of the failed task, for example from ``gather``; or if both steps run
+        in threads, one of which is the handler's own.
         """
         if _LAST_FAILED.get() is step:
             return True
@@ -386,7 +387,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def step_name(function: Callable[..., Any]) -> str:
-    """Return a function's name: the default name of its step, by which a later attempt notices that it runs another step."""
+    """Return a function's name, the default name of its step. A later attempt compares names to notice a changed step."""
     inner = function.func if isinstance(function, partial) else function
     name = getattr(inner, "__qualname__", None)
     return name if isinstance(name, str) else type(inner).__qualname__

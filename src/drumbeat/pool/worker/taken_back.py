@@ -1,4 +1,4 @@
-"""Calls hooks for jobs that a worker took back from silent workers, in a task of its own: a slow hook delays no renewal."""
+"""Calls hooks for jobs taken back from silent workers, in a task of its own, so that slow hooks delay no lease renewal."""
 
 import asyncio
 import logging

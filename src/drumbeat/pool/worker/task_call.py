@@ -17,7 +17,7 @@ from drumbeat.pool.typed_values import Convert, converter
 from drumbeat.pool.worker.context import JobContext
 
 _MISFIT = "the arguments of this job do not fit: "
-_MOST_SHAPES = 1000  #: how many shapes of calls that fit are remembered
+_MOST_SHAPES = 1000  #: most valid combinations of argument count and keyword names that are cached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +165,8 @@ def _check_keys(value: Any, path: str) -> None:
 
 
 def _check_number(key: Any, value: Mapping[Any, Any], path: str) -> None:
-    """Check a key of the dict ``value`` that is no text. Raises InvalidInput unless it is a number that is not also there as
-    text."""
+    """Check a key of the dict ``value`` that is not text. Raises InvalidInput unless it is a number, and no other key is that
+    number as text."""
     if key is None or isinstance(key, bool):
         raise InvalidInput(f"expected the keys of {path} to be text or numbers, got {key}")
     text = str(int(key)) if isinstance(key, int) else float.__repr__(key)

@@ -75,7 +75,7 @@ class ConnectionShape(Shape):
 
 
 class TestedShape(Shape):
-    """Result of a connection test: whether the database answered, and if not, why."""
+    """Result of a connection test: whether the database answered, and if not, why not."""
 
     ok: bool
     location: str | None

@@ -144,7 +144,7 @@ class Simulation(RequestBody):
         default_factory=dict
     )
     spawn_lag: Annotated[float, Field(gt=0, le=LONGEST_LAG, description="Seconds until a new worker is ready.")] = 120
-    jitter: Annotated[float, Field(ge=0, lt=1, description="Random share by which each spawn_lag differs.")] = 0
+    jitter: Annotated[float, Field(ge=0, lt=1, description="Random variation of spawn_lag: 0.2 is ± 20 %.")] = 0
     granule: Annotated[
         float,
         Field(gt=0, le=86_400, description="Seconds that paid time is rounded up to, if `settings` has no billing_granule."),

@@ -1,4 +1,4 @@
-"""Pages that change many jobs of a pool at once: those that match a filter, shown in a preview first, or that failed alike."""
+"""Pages that change many jobs of a pool at once: jobs that match a filter (with a preview), or that failed with one error."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -186,7 +186,7 @@ class _ChangeForm:
             notify("The filter has changed. Preview it first.", error=True)
             return
         operation, selected, amount = self._previewed
-        more = "Jobs that have come to match since the preview are changed too."
+        more = "Jobs that began to match after the preview are changed too."
         if await confirm(f"{self._apply.text}? {more}", self._apply.text):
             done = await self._run(operation, selected, amount, dry_run=False)
             self._forget()

@@ -73,7 +73,7 @@ def _schedule_text(trigger: Any) -> str | None:
 
 
 def pool_href(trigger: Any) -> str | None:
-    """Return the path of the page of a trigger's pool or, if the trigger scales a fleet, of its fleet; None: all pools."""
+    """Return the path of the page of a trigger's pool or, if the trigger scales a fleet, of its fleet; None for all pools."""
     if trigger.pool_id is None:
         return None
     section = "fleet" if trigger.machine is BeatKind.FLEET else "pools"

@@ -46,7 +46,7 @@ def drawn(graph: WorkflowGraph) -> str:
 
 
 def _places(boxes: Sequence[GraphBox]) -> list[Place]:
-    """Return the place of each box: a column for each level, centred beside the longest one."""
+    """Return the place of each box. The boxes of a level form a column; all columns are centred beside the longest."""
     columns = [[*column] for _, column in groupby(boxes, key=lambda box: box.level)]
     tallest = max(map(len, columns), default=0)
     return [

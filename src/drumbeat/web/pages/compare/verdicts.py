@@ -47,14 +47,15 @@ def _metrics(comparison: "Comparison") -> None:
 
 
 def rules_text(comparison: "Comparison") -> str:
-    """Return the rules by which changes are judged: a search for the most connections has one value per metric, not tested."""
+    """Return the rules by which changes are judged; a search for the max connections has other rules, without a test."""
     counting = [each.bounds for each in comparison.deltas if not each.informative]
     limits = ", ".join(f"{_label(each)} {_limit(each, each.warning)}" for each in counting)
     fewer = ", ".join(_limit(each, each.better) for each in counting if each.absolute)
     if comparison.before.plan.load_mode is comparison.after.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY:
         others = ", ".join(_label(each.bounds) for each in comparison.deltas if each.informative)
         return (
-            "A search has one value per metric, so changes are not tested for significance. A change counts if it exceeds: "
+            "A search for the max connections has one value per metric, so changes are not tested for significance. "
+            "A change counts if it exceeds: "
             f"{limits} (a lower error rate: {fewer}). For information only: {others}."
         )
     return (
@@ -90,7 +91,7 @@ def metric_text(bounds: Any) -> str:
 
 
 def _figure_text(figure: str, unit: str) -> str:
-    """Return a figure with its unit; a unit that the figure counts by, such as a currency, stands in its text."""
+    """Return a metric's name with its unit, such as ``p95 (ms)``, or ``operations/s per USD of hourly cost``."""
     if figure.endswith(_FOR_ONE):
         return f"{figure.removesuffix(_FOR_ONE)} per {unit} of hourly cost"
     return f"{figure} ({unit})" if unit else figure
