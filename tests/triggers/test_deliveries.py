@@ -73,16 +73,16 @@ async def test_of_many_at_once_one_wakes_the_beat() -> None:
 
 async def test_a_delivery_whose_beat_still_runs_is_to_be_sent_again_later() -> None:
     """It is not answered as done, since the beat may yet fail."""
-    store, beats = MemoryStore(CLOCK), Beats(holds=asyncio.Event(), fails=[StoreUnavailable("gone")])
-    first = asyncio.create_task(post(desk(store, beats), key="k"))
-    while not beats.running:
-        await asyncio.sleep(0)
+    holds = asyncio.Event()
+    store, beats = MemoryStore(CLOCK), Beats(holds=holds, fails=[StoreUnavailable("gone")])
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(post(desk(store, beats), key="k"))
+        while not beats.running:
+            await asyncio.sleep(0)
+        meanwhile = await post(desk(store, beats), key="k")
+        holds.set()
 
-    meanwhile = await post(desk(store, beats), key="k")
-    assert beats.holds is not None
-    beats.holds.set()
-
-    assert (meanwhile.status, (await first).status) == (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE)
+    assert (meanwhile.status, first.result().status) == (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE)
     assert "repeat it after 60 s" in meanwhile.body["error"]
     assert (await post(desk(store, beats), key="k")).body["repeated"] is False
 
@@ -128,14 +128,14 @@ async def test_a_delivery_during_which_the_store_fails_is_not_swallowed(operatio
 async def test_a_delivery_whose_process_died_may_come_again_soon() -> None:
     clock = ManualClock()
     store, beats = MemoryStore(clock), Beats(holds=asyncio.Event())
-    dying = asyncio.create_task(post(desk(store, beats, clock), key="k", clock=clock))
-    while not beats.running:
-        await asyncio.sleep(0)
-    beats.holds = None
-    await clock.advance(HANDLED_WITHIN)
-
-    again = await post(desk(store, beats, clock), key="k", clock=clock)
-    dying.cancel()
+    async with asyncio.TaskGroup() as group:
+        dying = group.create_task(post(desk(store, beats, clock), key="k", clock=clock))
+        while not beats.running:
+            await asyncio.sleep(0)
+        beats.holds = None
+        await clock.advance(HANDLED_WITHIN)
+        again = await post(desk(store, beats, clock), key="k", clock=clock)
+        dying.cancel()
 
     assert (again.status, again.body["repeated"]) == (HTTPStatus.OK, False)
 

@@ -109,7 +109,7 @@ class Deliveries:
         return await self._run_beats(trigger, delivery)
 
     async def _seen(self, trigger: Trigger, identity: str) -> bool:
-        """Whether the beat of a delivery has run; if not, reserve the delivery. Raises RequestRefused if it is being handled."""
+        """Whether a delivery's beat has run; if not, reserve the delivery. Raises RequestRefused if it is being handled."""
         found = await self._answers.hold(_key(trigger, identity), identity, HANDLED_WITHIN)
         if found is not None and found.answer is None:
             raise RequestRefused(

@@ -1,8 +1,8 @@
 """Idempotency keys: a request repeated with its key gets the first response again and has no further effect.
 
-A key is reserved for a day before the request is processed, with a fingerprint of the request, and freed only if the request was
-refused (4xx). After any other failure (5xx, or the server died) nobody knows whether the request took effect, so a repeated
-request is refused too. So is one whose first request succeeded, but whose response could not be stored.
+A key is reserved for a day before the request is processed, with a fingerprint of the request, and freed only if the request
+was refused (4xx). After any other failure (5xx, or the server died) nobody knows whether the request took effect, so a
+repeated request is refused. So is one whose first request succeeded, but whose response could not be stored.
 """
 
 import logging
@@ -61,7 +61,7 @@ async def with_idempotency_key(request: Request, work: Handler) -> Response:
 
 
 async def _note_failure(state: AppState, key: str, status: int) -> None:
-    """Free the key of a request that was refused; after any other failure keep it, because the request may have taken effect."""
+    """Free the key of a refused request; after any other failure keep it, because the request may have taken effect."""
     answers = state.plane.store.answers
     if status < _UNKNOWN_FROM:
         await _write(state, key, partial(answers.forget, key))
