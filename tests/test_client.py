@@ -252,6 +252,27 @@ async def test_a_file_of_triggers_that_cannot_be_used_is_refused_before_there_is
     await opened.close()
 
 
+@pytest.mark.parametrize(
+    "broken", ["triggers:\n  - name: odd\n    kind: subprocess\n", "\t{", "triggers: [{name: a, type: cron}]"]
+)
+async def test_what_is_stored_is_pushed_even_if_the_file_of_triggers_has_become_unusable(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "triggers.yml").write_text("triggers: []\n")
+    async with drumbeat.connect(url, triggers=True) as db:
+        (tmp_path / "triggers.yml").write_text(broken)
+
+        job_id = await db.pool("papers").push(1)
+        ids = await db.pool("papers").push_many([2, 3])
+
+        assert [job.job_id for job in await db.pool("papers").list()] == [job_id, *ids]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 2
+    assert warnings[0].startswith(f"stored jobs in pool papers, but fired no trigger: {tmp_path}/triggers.yml: ")
+    assert warnings[0].endswith("; see: drumbeat trigger check")
+
+
 def test_the_blocking_front_does_the_same_without_a_loop(blocking: BlockingConnection) -> None:
     papers = blocking.pool("papers")
     job_id = papers.push(Paper(title="Queues"))

@@ -81,8 +81,9 @@ def connect(
     """Connect to the store at ``url``, or by default to the store named by DRUMBEAT_STORE or drumbeat.toml.
 
     ``create`` creates missing tables. With ``triggers``, a push also fires the triggers in triggers.yml that react to pushes,
-    as the command line does; an invalid file raises InvalidSettings when the store is opened. ``middleware``: objects with
-    hooks around pushes and attempts (see ``Middleware``), called after the middleware of the settings.
+    as the command line does; an invalid file raises InvalidSettings when the store is opened. If it becomes invalid later,
+    pushes succeed without triggers, and a warning is logged. ``middleware``: objects with hooks around pushes and attempts
+    (see ``Middleware``), called after the middleware of the settings.
     ``async with drumbeat.connect(url) as db: await db.pool("papers").push({"id": 1})``
     """
     return Connection(url, create=create, triggers=triggers, clock=clock or SystemClock(), middleware=middleware)

@@ -540,6 +540,9 @@ def test_a_mark_of_byte_order_is_no_part_of_a_job(url: str, tmp_path: Path, name
         "requeue p one --subtree",
         "reschedule p --all --in 0s",
         "resume p",
+        "create p --update --handler json:dumps",
+        "create p --update --max-workers 3",
+        "create p --update --engine local",
     ],
 )
 def test_jobs_that_can_run_again_fire_the_triggers_of_a_push(
@@ -561,6 +564,22 @@ def test_jobs_that_can_run_again_fire_the_triggers_of_a_push(
     assert [json.loads(each[-1])["pool_id"] for each in fired] == ["p"]
 
 
+def test_a_requeued_subtree_fires_the_triggers_of_all_its_pools(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fired: list[list[str]] = []
+    monkeypatch.setattr("drumbeat.triggers.detached.start_detached", lambda command, *_: fired.append(command))
+    monkeypatch.chdir(tmp_path)
+    invoke("pool", "push", "p", "1", "--id", "one", store=url)
+    invoke("pool", "push", "q", "1", "--after", "one", store=url)
+    invoke("pool", "cancel", "p", "one", "--subtree", store=url)
+    (tmp_path / "triggers.yml").write_text("triggers:\n  - {name: push, type: subprocess}\n")
+
+    invoke("pool", "requeue", "p", "one", "--subtree", store=url)
+
+    assert [json.loads(each[-1])["pool_id"] for each in fired] == ["p", "q"]
+
+
 def test_nothing_is_pushed_where_triggers_cannot_be_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pushed(url, 1)
@@ -570,6 +589,18 @@ def test_nothing_is_pushed_where_triggers_cannot_be_read(url: str, tmp_path: Pat
         invoke("pool", "push", "p", "2", store=url)
 
     assert [job["payload"] for job in jobs(url)] == [1]
+
+
+def test_no_event_is_sent_where_triggers_cannot_be_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    invoke("pool", "push", "p", "1", "--id", "one", store=url)
+    (tmp_path / "triggers.yml").write_text("triggres: []\n")
+
+    with pytest.raises(InvalidSettings, match="triggres"):
+        invoke("pool", "send", "p", "one", "paid", store=url)
+    (tmp_path / "triggers.yml").unlink()
+
+    assert invoke("pool", "send", "p", "one", "paid", store=url).output == "sent event 'paid' to job one\n"
 
 
 def test_a_pool_that_cannot_be_reaped_is_told_with_the_others(url: str) -> None:

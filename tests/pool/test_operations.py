@@ -14,6 +14,7 @@ from drumbeat.pool import bulk
 from drumbeat.pool.error_text import error_group_id, normalised_error
 from drumbeat.pool.job_filter import JobFilter, as_filter
 from drumbeat.pool.service import Pool
+from drumbeat.pool.worker.options import WorkPlan
 from drumbeat.store import Store
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -197,13 +198,91 @@ async def test_pending_jobs_are_rescheduled_and_prioritised_by_filter(any_store:
     assert await any_pool.size() == 2
 
 
-async def test_jobs_that_can_run_again_are_told_like_pushed_ones(any_store: Store, any_pool: Pool) -> None:
+def listening(store: Store, name: str = "mail") -> tuple[Pool, list[PoolId]]:
+    """A pool, and the names of the pools that it says have work."""
     heard: list[PoolId] = []
 
     async def note(pool_id: PoolId) -> None:
         heard.append(pool_id)
 
-    pool, now = Pool(any_store, SystemClock(), "mail", "me", note), await any_store.now()
+    return Pool(store, SystemClock(), name, "me", note), heard
+
+
+async def test_a_requeued_subtree_is_told_to_each_of_its_pools(any_store: Store, any_pool: Pool) -> None:
+    others = [Pool(any_store, SystemClock(), name, "me") for name in ("sms", "post", "fax")]
+    first = await any_pool.push("first")
+    sms, post = [await other.push("child", after=[first]) for other in others[:2]]
+    again = await any_pool.push("again", after=[sms])
+    await others[2].push("not below it")
+    await any_pool.cancel_subtree(first)
+    pool, heard = listening(any_store)
+
+    assert [*await pool.requeue_subtree(first)] == [first, sms, post, again]
+    assert heard == ["mail", "sms", "post"]
+
+    assert not await pool.requeue_subtree(first)
+    assert heard == ["mail", "sms", "post"], "nothing that could not run before can run now"
+
+
+async def test_a_subtree_below_a_job_that_is_done_is_told_to_its_own_pools_only(any_store: Store, any_pool: Pool) -> None:
+    first = await any_pool.push("first")
+    child = await Pool(any_store, SystemClock(), "sms", "me").push("child", after=[first])
+    claimed = await any_pool.claim()
+    assert claimed is not None
+    await any_pool.complete(claimed)
+    await Pool(any_store, SystemClock(), "sms", "me").cancel(child)
+    pool, heard = listening(any_store)
+
+    assert [*await pool.requeue_subtree(first)] == [child]
+    assert heard == ["sms"]
+
+
+CHANGES: list[tuple[dict[str, Any], bool]] = [
+    ({"handlers": {"mail": "json:dumps"}}, True),
+    ({"remove_handlers": ["sms"]}, True),
+    ({"engine": "elsewhere"}, True),
+    ({"max_workers": 3}, True),
+    ({"concurrency": 3}, False),
+    ({"result_ttl": HOUR}, False),
+    ({}, False),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), CHANGES)
+@pytest.mark.parametrize("push", [{}, {"delay": HOUR}, {"after": True}, None], ids=["ready", "delayed", "waiting", "no job"])
+async def test_settings_that_let_workers_start_are_told_like_a_push_if_jobs_wait(
+    any_store: Store, any_pool: Pool, changes: dict[str, Any], told: bool, push: dict[str, Any] | None
+) -> None:
+    pool, heard = listening(any_store)
+    await any_pool.create(WorkPlan(handlers={"sms": "json:dumps"}))
+    if push is not None:
+        parent = await Pool(any_store, SystemClock(), "other", "me").push("parent")
+        await any_pool.push("job", **({"after": [parent]} if "after" in push else push))
+
+    await pool.update(**changes)
+
+    assert heard == (["mail"] if told and push is not None else [])
+
+
+async def test_a_pool_created_again_with_another_plan_is_told_like_a_push_if_jobs_wait(
+    any_store: Store, any_pool: Pool
+) -> None:
+    pool, heard = listening(any_store)
+    await any_pool.create()
+    await pool.create(WorkPlan(handlers={"": "json:dumps"}), exist_ok=True)
+    assert heard == []
+    await any_pool.push("job")
+
+    await pool.create(exist_ok=True)
+    assert heard == []
+    await pool.create(WorkPlan(handlers={"": "json:dumps"}), exist_ok=True)
+    await pool.create(exist_ok=True, max_workers=3)
+
+    assert heard == ["mail", "mail"]
+
+
+async def test_jobs_that_can_run_again_are_told_like_pushed_ones(any_store: Store, any_pool: Pool) -> None:
+    (pool, heard), now = listening(any_store), await any_store.now()
     one, _, three, four = await failed(any_pool, *["ValueError"] * 4)
     await any_pool.push({}, delay=HOUR)
 

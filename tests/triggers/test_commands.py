@@ -60,6 +60,15 @@ def test_a_wrong_key_is_named_in_one_line(folder: Path) -> None:
     assert len(said.errors.splitlines()) == 1
 
 
+def test_a_check_says_what_is_wrong_with_the_file(folder: Path) -> None:
+    (folder / "triggers.yml").write_text(FILE.replace("schedule", "shedule"))
+
+    said = trigger(folder, "check")
+
+    assert said.code == 1
+    assert "triggers[0] (often): schedule: this key is required, shedule: there is no such key" in said.errors
+
+
 def test_a_trigger_is_fired(folder: Path) -> None:
     said = trigger(folder, "fire", "often")
 

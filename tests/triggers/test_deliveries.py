@@ -5,13 +5,15 @@ import json
 from collections.abc import Mapping
 from datetime import timedelta
 from http import HTTPStatus
+from typing import Any
 
 import pytest
 
-from drumbeat.core.clock import ManualClock
+from drumbeat.core.clock import Clock, ManualClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound, StoreUnavailable
+from drumbeat.store.interface import Answers
 from drumbeat.store.memory import MemoryStore
-from drumbeat.triggers.deliveries import Deliveries, WebhookAnswer
+from drumbeat.triggers.deliveries import HANDLED_WITHIN, Deliveries, WebhookAnswer
 from drumbeat.triggers.model import Firing
 from drumbeat.triggers.server import serve
 from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, WINDOW, sign
@@ -22,17 +24,18 @@ HOOK = trigger("hook", "webhook", secret_variable="HOOK", max_workers=3)
 BODY = b'{"pool_id": "papers"}'
 
 
-def desk(store: MemoryStore, beats: Beats, owner: str = "me", clock: ManualClock = CLOCK) -> Deliveries:
-    return Deliveries([HOOK, trigger(schedule="* * * * *")], beats, clock, store.leases, {"HOOK": SECRET}, owner)
+def desk(store: MemoryStore, beats: Beats, clock: Clock = CLOCK) -> Deliveries:
+    """What one process answers requests with."""
+    return Deliveries([HOOK, trigger(schedule="* * * * *")], beats, clock, store.answers, {"HOOK": SECRET})
 
 
-def headers(body: bytes = BODY, key: str | None = None, clock: ManualClock = CLOCK) -> Mapping[str, str]:
+def headers(body: bytes = BODY, key: str | None = None, clock: Clock = CLOCK) -> Mapping[str, str]:
     stamp = int(clock.now().timestamp())
     return {TIMESTAMP: str(stamp), SIGNATURE: sign(SECRET, stamp, body, key), **({KEY: key} if key else {})}
 
 
-async def post(deliveries: Deliveries, path: str = "/triggers/hook", **more: str | None) -> WebhookAnswer:
-    return await deliveries.answer("POST", path, headers(**more), BODY)  # type: ignore[arg-type]
+async def post(deliveries: Deliveries, path: str = "/triggers/hook", **more: Any) -> WebhookAnswer:
+    return await deliveries.answer("POST", path, headers(**more), BODY)
 
 
 async def test_a_signed_request_wakes_the_beat_and_hears_of_it() -> None:
@@ -49,7 +52,9 @@ async def test_a_signed_request_wakes_the_beat_and_hears_of_it() -> None:
 async def test_a_replay_wakes_nobody_whichever_process_it_comes_to() -> None:
     store, beats = MemoryStore(CLOCK), Beats()
 
-    answers = [await post(desk(store, beats, owner)) for owner in ("one", "one", "another")]
+    one = desk(store, beats)
+
+    answers = [await post(each) for each in (one, one, desk(store, beats))]
 
     assert [answer.body["repeated"] for answer in answers] == [False, True, True]
     assert len(beats.asked) == 1
@@ -57,12 +62,103 @@ async def test_a_replay_wakes_nobody_whichever_process_it_comes_to() -> None:
 
 async def test_of_many_at_once_one_wakes_the_beat() -> None:
     store, beats = MemoryStore(CLOCK), Beats()
-    listeners = [desk(store, beats, f"listener-{n}") for n in range(20)]
+    listeners = [desk(store, beats) for _ in range(20)]
 
     answers = await asyncio.gather(*(post(each, key="k") for each in listeners))
 
-    assert [answer.body["repeated"] for answer in answers].count(False) == 1
+    assert [answer.body.get("repeated") for answer in answers].count(False) == 1
+    assert {answer.status for answer in answers} <= {HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE}
     assert len(beats.asked) == 1
+
+
+async def test_a_delivery_whose_beat_still_runs_is_to_be_sent_again_later() -> None:
+    """It is not answered as done, since the beat may yet fail."""
+    holds = asyncio.Event()
+    store, beats = MemoryStore(CLOCK), Beats(holds=holds, fails=[StoreUnavailable("gone")])
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(post(desk(store, beats), key="k"))
+        while not beats.running:
+            await asyncio.sleep(0)
+        meanwhile = await post(desk(store, beats), key="k")
+        holds.set()
+
+    assert (meanwhile.status, first.result().status) == (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE)
+    assert "repeat it after 60 s" in meanwhile.body["error"]
+    assert (await post(desk(store, beats), key="k")).body["repeated"] is False
+
+
+class FailingAnswers:
+    """The answers of a store of which one operation fails: before anything is written, or after."""
+
+    def __init__(self, inner: Answers, name: str, *, after: bool = False) -> None:
+        self._inner, self._name, self._after = inner, name, after
+
+    def __getattr__(self, name: str) -> Any:
+        work = getattr(self._inner, name)
+        if name != self._name:
+            return work
+
+        async def failing(*given: Any) -> None:
+            if self._after:
+                await work(*given)
+            raise StoreUnavailable("postgresql://secret is gone")
+
+        return failing
+
+
+@pytest.mark.parametrize(
+    ("operation", "after", "beat_fails"),
+    [("hold", False, False), ("hold", True, False), ("forget", False, True), ("forget", True, True)],
+)
+async def test_a_delivery_during_which_the_store_fails_is_not_swallowed(operation: str, after: bool, beat_fails: bool) -> None:
+    clock = ManualClock()
+    store, beats = MemoryStore(clock), Beats(fails=[StoreUnavailable("gone")] if beat_fails else [])
+    answers: Any = FailingAnswers(store.answers, operation, after=after)
+    broken = Deliveries([HOOK], beats, clock, answers, {"HOOK": SECRET})
+
+    failed = await post(broken, key="k", clock=clock)
+    await clock.advance(HANDLED_WITHIN)
+    again = await post(desk(store, beats, clock), key="k", clock=clock)
+
+    assert failed.status is HTTPStatus.SERVICE_UNAVAILABLE
+    assert "secret" not in str(failed.body)
+    assert (again.status, again.body["repeated"]) == (HTTPStatus.OK, False)
+
+
+async def test_a_delivery_whose_process_died_may_come_again_soon() -> None:
+    clock = ManualClock()
+    store, beats = MemoryStore(clock), Beats(holds=asyncio.Event())
+    async with asyncio.TaskGroup() as group:
+        dying = group.create_task(post(desk(store, beats, clock), key="k", clock=clock))
+        while not beats.running:
+            await asyncio.sleep(0)
+        beats.holds = None
+        await clock.advance(HANDLED_WITHIN)
+        again = await post(desk(store, beats, clock), key="k", clock=clock)
+        dying.cancel()
+
+    assert (again.status, again.body["repeated"]) == (HTTPStatus.OK, False)
+
+
+async def test_a_delivery_whose_beat_ran_is_done_even_if_that_cannot_be_recorded() -> None:
+    store, beats = MemoryStore(CLOCK), Beats()
+    answers: Any = FailingAnswers(store.answers, "give")
+
+    answer = await post(Deliveries([HOOK], beats, CLOCK, answers, {"HOOK": SECRET}))
+
+    assert (answer.status, answer.body["repeated"]) == (HTTPStatus.OK, False)
+
+
+async def test_a_delivery_is_known_for_a_day() -> None:
+    clock = ManualClock()
+    store, beats = MemoryStore(clock), Beats()
+    repeated = []
+
+    for hours in (0, 23, 2):
+        await clock.advance(timedelta(hours=hours))
+        repeated.append((await post(desk(store, beats, clock), key="k", clock=clock)).body["repeated"])
+
+    assert repeated == [False, True, False]
 
 
 async def test_by_the_time_a_delivery_is_forgotten_its_signature_is_too_old() -> None:
@@ -103,6 +199,7 @@ async def test_a_delivery_whose_beat_failed_may_come_again(error: Exception, sta
     [
         ({"led": False, "why_not": "another checker is running"}, HTTPStatus.OK),
         ({"led": True, "ok": False, "error": "observe: secret"}, HTTPStatus.SERVICE_UNAVAILABLE),
+        ({"led": True, "ok": False, "actions": [{"type": "Spawn", "error": "secret"}]}, HTTPStatus.SERVICE_UNAVAILABLE),
     ],
 )
 async def test_a_delivery_that_woke_no_beat_of_its_own_may_come_again(beat: dict[str, object], status: HTTPStatus) -> None:
@@ -112,7 +209,7 @@ async def test_a_delivery_that_woke_no_beat_of_its_own_may_come_again(beat: dict
         asked.append(firing)
         return {"papers": beat}
 
-    deliveries = Deliveries([HOOK], run, CLOCK, MemoryStore(CLOCK).leases, {"HOOK": SECRET}, "me")
+    deliveries = Deliveries([HOOK], run, CLOCK, MemoryStore(CLOCK).answers, {"HOOK": SECRET})
 
     answers = [await post(deliveries), await post(deliveries)]
 
@@ -161,7 +258,7 @@ async def test_an_unsigned_request_is_refused_with_the_field_named() -> None:
 @pytest.mark.parametrize(("variables", "got"), [({}, "got none"), ({"HOOK": "short-secret"}, "got 12 characters")])
 async def test_a_webhook_without_its_secret_is_refused_and_others_are_answered(variables: dict[str, str], got: str) -> None:
     store, beats, other = MemoryStore(CLOCK), Beats(), trigger("other", "webhook", secret_variable="OTHER")
-    deliveries = Deliveries([HOOK, other], beats, CLOCK, store.leases, {"OTHER": SECRET, **variables}, "me")
+    deliveries = Deliveries([HOOK, other], beats, CLOCK, store.answers, {"OTHER": SECRET, **variables})
 
     with pytest.raises(InvalidSettings, match=f"environment variable HOOK, {got}") as caught:
         await post(deliveries)

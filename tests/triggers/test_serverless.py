@@ -23,7 +23,7 @@ CLOUD = trigger("cloud", "serverless", schedule="*/5 * * * *", secret_variable="
 
 
 async def ask(event: Mapping[str, Any], beats: Beats) -> Mapping[str, Any]:
-    deliveries = Deliveries([CLOUD], beats, CLOCK, MemoryStore(CLOCK).leases, {"HOOK": SECRET}, "me")
+    deliveries = Deliveries([CLOUD], beats, CLOCK, MemoryStore(CLOCK).answers, {"HOOK": SECRET})
     return await answer_event(event, beats, deliveries)
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from drumbeat.composition.plane import open_control_plane
+from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.pool import PoolId
 from drumbeat.settings import Settings
 from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, sign
@@ -73,6 +74,26 @@ async def test_a_signed_delivery_wakes_its_beat_once(sender: httpx.AsyncClient) 
     assert first.status_code == 200, first.text
     assert list(first.json()["beats"]) == ["jobs"]
     assert replayed.json() == {"trigger": "reap", "repeated": True, "beats": {}}
+
+
+async def test_a_delivery_during_which_the_store_fails_is_to_be_sent_again(
+    hooked: Web, sender: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: object) -> None:
+        raise StoreUnavailable("gone")
+
+    headers = signed(b"", "delivery-2")
+    with monkeypatch.context() as patch:
+        patch.setattr(hooked.plane.store.pools, "list", gone)
+        patch.setattr(hooked.plane.store.answers, "forget", gone)
+        failed = await sender.post(HOOK, headers=headers)
+    too_soon = await sender.post(HOOK, headers=headers)
+    await hooked.plane.store.answers.forget("webhook/reap/key-delivery-2")  # as when its time is over
+    again = await sender.post(HOOK, headers=headers)
+
+    assert [failed.status_code, too_soon.status_code, again.status_code] == [503, 503, 200]
+    assert failed.headers["Retry-After"] == "5"
+    assert again.json()["repeated"] is False
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""drumbeat bench plan, run, watch, stop, list, show, rerun and rm: benchmark runs."""
+"""drumbeat bench plan, run, start, watch, stop, list, show, rerun and rm: benchmark runs."""
 
 import asyncio
 import json
@@ -25,6 +25,7 @@ from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plan
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
 from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane, until_stopped
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.recovery import unconfirmed
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
@@ -121,7 +122,6 @@ def run_benchmark(
         async with open_plane(store, create=True) as plane:
             bench = plane.bench()
             document = await read_source(bench, source, _with_engine(settings, engine))
-            warn_of_store(plane, document.scaling.engine)
             created, planned = await bench.create(document, None if is_file(source) else source)
             if not as_json:
                 print_notes(planned)
@@ -140,10 +140,34 @@ def _forms(reports: list[str] | None, *, detach: bool) -> dict[str, str]:
     return {path: form_of(path) for path in reports or ()}
 
 
+@app.command("start")
+def start(
+    run_id: RunArgument,
+    reports: ReportOption = None,
+    detach: DetachOption = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a run that was created but not started (status PREPARED), and watch it, as bench run does.
+
+    Exit codes: those of bench run.
+    """
+    forms = _forms(reports, detach=detach)
+
+    async def work() -> int:
+        async with open_plane(store) as plane:
+            prepared = await plane.store.runs.get(RunId(run_id))
+            plane.engines.check_reach(_engine_of(prepared) or DEFAULT_ENGINE)
+            return await _start(plane, plane.bench(), prepared, detach=detach, as_json=as_json, reports=forms)
+
+    raise typer.Exit(run(work()))
+
+
 async def _start(
     plane: ControlPlane, bench: "BenchService", created: Run, *, detach: bool, as_json: bool, reports: dict[str, str]
 ) -> int:
     run_id = created.run_id
+    warn_of_store(plane, _engine_of(created))
     await bench.start(run_id)
     if detach:
         show_json({"run_id": run_id}) if as_json else say(f"started {run_id}; run it with: drumbeat bench orchestrate")
@@ -152,6 +176,11 @@ async def _start(
         say(f"started {run_id}: {created.name}")
     await orchestrate_and_watch(plane, bench, run_id, quiet=as_json)
     return await finish(bench, run_id, as_json=as_json, reports=reports)
+
+
+def _engine_of(run: Run) -> str | None:
+    """Return the engine that a run's template names, or several as ``a,b``; None if it names none."""
+    return (run.config.get("scaling") or {}).get("engine")
 
 
 async def finish(bench: "BenchService", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
@@ -344,6 +373,7 @@ def rerun(
 ) -> None:
     """Run a benchmark again, optionally with changed settings."""
     forms = _forms(reports, detach=detach)
+    refuse_local_store(store, engine)
 
     async def work() -> int:
         async with open_plane(store) as plane:

@@ -41,10 +41,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 def not_started(run_id: RunId) -> str:
     """Return a text for a run that is PREPARED: it was never started, so no orchestrator will run it."""
-    return (
-        f"run {run_id} is prepared but not started; start it on its page (drumbeat serve), or start another run like it with: "
-        f"drumbeat bench rerun {run_id}"
-    )
+    return f"run {run_id} is prepared but not started; start it with: drumbeat bench start {run_id}"
 
 
 @dataclass(slots=True)

@@ -125,10 +125,10 @@ def create(
         return row
 
     async def change(plane: ControlPlane) -> PoolRow:
-        handle = plane.pool(pool)
         if update and await plane.store.pools.find(PoolId(pool)) is not None:
+            handle = plane.pool(pool, plane.waker())
             return await handle.update(remove_handlers=remove_handler or (), heartbeat=every, engine=engine, **changes)
-        return await _create(handle, changes, every, engine, exist_ok=update)
+        return await _create(plane.pool(pool), changes, every, engine, exist_ok=update)
 
     _print_created(with_control_plane(store, make, create=True), as_json=as_json)
 

@@ -16,7 +16,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import UNFINISHED, Attempt, JobCounts, format_count
 from drumbeat.core.job_step import JobStep
 from drumbeat.core.plain import short_json
-from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.worker import WorkerId
 
 app = typer.Typer()
@@ -171,8 +171,7 @@ def send(
         raise InvalidInput(f"expected the value as JSON, got {value!r}: {exc}; put quotes around text: '\"yes\"'") from exc
 
     async def send_and_wake(plane: ControlPlane) -> None:
-        await plane.pool(pool).send_event(job, event, parsed)
-        await plane.work_added(PoolId(pool))
+        await plane.pool(pool, plane.waker()).send_event(job, event, parsed)
 
     with_control_plane(store, send_and_wake)
     say(f"sent event {event!r} to job {job}")

@@ -1,6 +1,7 @@
 """The control plane: opens the store, and builds spawners, control loops and services from the settings."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
@@ -20,6 +21,7 @@ from drumbeat.composition.base import (
 )
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.engine import DEFAULT_ENGINE
+from drumbeat.core.errors import InvalidSettings, MissingExtra
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, import_part
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from drumbeat.spawn.fork_client import ForkConnector as ForkConnector
     from drumbeat.triggers.model import Firing, RunBeats
     from drumbeat.triggers.service import TriggerService as TriggerService
+
+log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -232,8 +236,15 @@ class ControlPlane(ControlPlaneBase):
         return answer
 
     async def work_added(self, pool_id: PoolId) -> Sequence[str]:
-        """Fire the triggers for new jobs in a pool, if the current folder has a triggers file. Returns the triggers' names."""
-        return await self.waker()(pool_id)
+        """Fire the triggers for new jobs in a pool, if the current folder has a triggers file. Returns the triggers' names.
+
+        The jobs are stored already, so a file that cannot be used raises nothing: a warning is logged, and no trigger fires."""
+        try:
+            fire = self.waker()
+        except (InvalidSettings, MissingExtra) as exc:
+            log.warning("stored jobs in pool %s, but fired no trigger: %s; see: drumbeat trigger check", pool_id, exc)
+            return ()
+        return await fire(pool_id)
 
     def waker(self) -> Callable[[PoolId], Awaitable[Sequence[str]]]:
         """Return a function that fires the triggers for a pool's new jobs. Raises InvalidSettings if their file is invalid."""

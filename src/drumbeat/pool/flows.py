@@ -133,13 +133,13 @@ async def cancel_subtree(store: Store, job_id: JobId) -> list[Job]:
     return await cancel_jobs(store, [job.job_id for job in reversed(below) if job.status in UNFINISHED])
 
 
-async def requeue_subtree(store: Store, job_id: JobId) -> list[JobId]:
+async def requeue_subtree(store: Store, job_id: JobId) -> list[Job]:
     """Requeue those of a job and its descendants that are poisoned or cancelled. Each waits for its parents again. Returns the
-    ids of the requeued jobs."""
-    requeued: list[JobId] = []
+    requeued jobs, as they were before."""
+    requeued: list[Job] = []
     for job in await descendants(store, job_id):
-        if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
-            requeued += await store.jobs.requeue(PoolId(job.pool_id), [job.job_id])
+        if job.status in FAILED and await store.jobs.requeue(PoolId(job.pool_id), [job.job_id]):
+            requeued.append(job)
     return requeued
 
 

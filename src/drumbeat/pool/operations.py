@@ -41,10 +41,13 @@ class PoolOperations:
             raise InvalidInput(f"expected a pool of jobs, got {self.pool_id!r}, which is a {found.kind} pool")
         return found
 
-    async def _work_added(self, changed: object = True) -> None:
-        """Call ``on_push``, which can start workers for jobs that can now run; do nothing if nothing has ``changed``."""
+    async def _work_added(self, changed: object = True, pools: Sequence[PoolId] = ()) -> None:
+        """Call ``on_push``, which can start workers for jobs that can now run; do nothing if nothing has ``changed``.
+
+        ``pools``: the pools of the jobs, by default this one."""
         if changed and self._on_push is not None:
-            await self._on_push(self.pool_id)
+            for pool_id in pools or [self.pool_id]:
+                await self._on_push(pool_id)
 
     async def _reset_failures(self) -> dict[str, str]:
         """Return the policy field that makes the circuit breaker ignore failures until now, so that workers start again."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.errors import AlreadyExists, JobEnded, NotFound, ResultExpired, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.job_step import JobStep
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from drumbeat.pool.explain import JobExplanation
     from drumbeat.pool.schedules.service import Schedules
 
+_NEED_A_CHECK = frozenset({"handlers", ENGINE_IN_POLICY, "max_workers"})  #: settings whose change lets workers be started
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
 _SLOWEST_LOOK = timedelta(minutes=1)  #: longest pause between checks whether the job waits for a failed job
 
@@ -61,9 +63,10 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         plugins: PoolPlugins = NO_PLUGINS,
     ) -> None:
         """``who`` is the worker name that ``claim`` uses; ``on_push`` is called when jobs were pushed, requeued or rescheduled,
-        after an event, and when the pool is resumed; ``store_url`` is the store's URL, which ``push_on`` and ``complete_on``
-        need; ``check_engine`` raises InvalidSettings for an engine that is not known, or whose workers could not reach the
-        store; ``plugins``: middleware, and where large values go."""
+        after an event, when the pool is resumed, and when it has pending jobs and its handlers, engine or max_workers change;
+        ``store_url`` is the store's URL, which ``push_on`` and ``complete_on`` need; ``check_engine`` raises InvalidSettings
+        for an engine that is not known, or whose workers could not reach the store; ``plugins``: middleware, and where large
+        values go."""
         self._check_engine = check_engine
         super().__init__(PoolId(name), store_url, plugins)
         self._store = store
@@ -146,7 +149,11 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             return row
         reset = await self._reset_failures() if "handlers" in policy else {}
         change = PoolChange(policy={**policy, **reset}, dropped=dropped, thresholds=thresholds, expected=expected or {})
-        return await self._store.pools.change(row.pool_id, change)
+        changed = await self._store.pools.change(row.pool_id, change)
+        if self._on_push is not None and not _NEED_A_CHECK.isdisjoint(policy):
+            counts = await self._store.jobs.counts(row.pool_id, 1)
+            await self._work_added(counts.pending or counts.waiting)
+        return changed
 
     async def push(self, payload: Any, **options: Any) -> JobId:
         """Push one job; options are fields of NewJob. Returns its id, or the id of an existing job with the same unique key."""

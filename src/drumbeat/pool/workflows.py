@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from drumbeat.core.job import Job, JobId, JobStatus
+from drumbeat.core.pool import PoolId
 from drumbeat.pool.payload import MOST_BYTES
 from drumbeat.pool.plugins import PoolPlugins
 from drumbeat.pool.result_ttl import without_expired_results
@@ -65,8 +66,9 @@ class PoolWorkflows:
         from drumbeat.pool.flows import requeue_subtree
 
         requeued = await requeue_subtree(self._store, (await self._stored_job(job_id)).job_id)
-        await self._work_added(requeued)
-        return requeued
+        pools = dict.fromkeys(PoolId(job.pool_id) for job in requeued)
+        await self._work_added(requeued, [*pools])
+        return [job.job_id for job in requeued]
 
     async def parents(self, job_id: str) -> Sequence[Job]:
         """Return the jobs that a job of this pool waits for or waited for, in the order of pushing. Raises NotFound."""
@@ -81,7 +83,7 @@ class PoolWorkflows:
         readable = await without_expired_results(self._store, jobs)
         return [await self._plugins.opened(job, MOST_BYTES) for job in readable]
 
-    async def _work_added(self, changed: object = True) -> None:
+    async def _work_added(self, changed: object = True, pools: Sequence[PoolId] = ()) -> None:
         """Call ``on_push``, which can start workers for jobs that can now run; do nothing if nothing has ``changed``."""
         raise NotImplementedError
 

@@ -122,7 +122,7 @@ class TriggerService:
                     beside.fire(trigger, pool_id)
                 return beside is not None
             return await start_checker_once(self._dispatch(trigger), trigger, pool_id)
-        except DrumbeatError as exc:
+        except (DrumbeatError, OSError) as exc:
             message = "trigger %s failed to start the check of pool %s for missing workers: %s; a later push tries again"
             log.warning(message, trigger.name, pool_id, exc)
             return False
@@ -211,7 +211,7 @@ class TriggerService:
 
     def _deliveries(self) -> Deliveries:
         env = self._environment
-        return Deliveries(self.triggers, self._run, env.clock, env.store.leases, env.variables, env.owner)
+        return Deliveries(self.triggers, self._run, env.clock, env.store.answers, env.variables)
 
     def _dispatch(self, trigger: Trigger) -> CheckerLaunch:
         env = self._environment

@@ -8,9 +8,17 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import HTTPException
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import StoreUnavailable
+from drumbeat.core.errors import (
+    InvalidInput,
+    LargeUnavailable,
+    NotFound,
+    Refused,
+    SpawnAmbiguous,
+    StoreUnavailable,
+)
 from drumbeat.store.memory import MemoryStore
 from drumbeat.web.api import once
 from drumbeat.web.api.once import KEPT_FOR
@@ -141,6 +149,59 @@ async def test_a_key_that_could_not_be_freed_is_freed_once_the_store_is_back(
             await asyncio.sleep(0)
 
     assert (wrong.status_code, refused.status_code, right.status_code) == (422, 422, 201)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StoreUnavailable("the connection was cut"), 503),
+        (SpawnAmbiguous("no answer"), 502),
+        (LargeUnavailable("no answer"), 503),
+        (RuntimeError("a bug"), 500),
+    ],
+)
+async def test_what_may_have_been_done_is_not_done_again(
+    own: Web, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
+    """The first request pushes its job and fails then: nobody but the caller can find out."""
+    push = own.plane.store.queue.push
+    async with own.client() as api:
+        await api.post("/api/v1/pools", json={"pool_id": "once"})
+        with monkeypatch.context() as patch:
+
+            async def push_and_fail(*given: Any) -> None:
+                await push(*given)
+                raise error
+
+            patch.setattr(own.plane.store.queue, "push", push_and_fail)
+            failed = await pushed(api, "h")
+        again, other, left = await pushed(api, "h"), await pushed(api, "h", 2), await jobs(api)
+    kept = await own.plane.store.answers.hold("http/h", "f", KEPT_FOR)
+
+    assert [failed.status_code, again.status_code, other.status_code, left] == [status, 409, 422, 1]
+    assert f"failed with status {status}, so it is not known whether it took effect" in again.json()["detail"]
+    assert "new key" in again.json()["detail"]
+    assert kept is not None
+    assert kept.expires_at - await own.plane.store.now() > KEPT_FOR - timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NotFound("no pool"), InvalidInput("payload: odd"), Refused("not now"), HTTPException(413, "too large")],
+)
+async def test_what_was_refused_may_be_sent_again(own: Web, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    async def refuse(*_: Any) -> None:
+        raise error
+
+    async with own.client() as api:
+        await api.post("/api/v1/pools", json={"pool_id": "once"})
+        with monkeypatch.context() as patch:
+            patch.setattr(own.plane.store.queue, "push", refuse)
+            refused = await pushed(api, "i")
+        again = await pushed(api, "i")
+
+    assert 400 <= refused.status_code < 500
+    assert again.status_code == 201
 
 
 async def test_what_was_done_with_too_large_an_answer_is_not_done_again(own: Web, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,8 @@ class Connections(Protocol):
 
 
 class Answers(Protocol):
-    """Responses by idempotency key. A request reserves its key while it runs; then the response is stored until it expires."""
+    """Responses to HTTP requests and webhook deliveries, by key. A request reserves its key while it is processed; then its
+    response is stored until it expires."""
 
     async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
         """Reserve an idempotency key for the time ``within``. Returns None if the key was free and is now reserved for the

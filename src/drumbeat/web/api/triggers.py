@@ -109,5 +109,6 @@ async def _deliver(state: AppState, name: str, request: Request) -> Response | D
     if answer.status in (401, 404):
         return problem(401, _NOT_SIGNED)
     if answer.status >= 400:
-        return problem(int(answer.status), str(answer.body.get("error", "")))
+        again = {"Retry-After": "5"} if answer.status == 503 else None
+        return problem(int(answer.status), str(answer.body.get("error", "")), again)
     return Delivered.model_validate(answer.body)
