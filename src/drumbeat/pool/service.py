@@ -71,7 +71,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         self._who = WorkerId(who)
         self._on_push = on_push
         self.create_missing: Callable[[], Awaitable[object]] = partial(self.create, exist_ok=True)  #: called by a push
-        self._claimable = ClaimableTypes(store.pools, store.jobs, self.pool_id, clock)
+        self._claimable = ClaimableTypes(store.pools, self.pool_id, clock)
 
     async def create(
         self,
@@ -200,7 +200,8 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
                 limit=check_count("limit", limit),
                 alone=True,
                 capabilities=names("capabilities", capabilities),
-                types=claimable,
+                types=claimable.types,
+                without=claimable.without,
             )
         )
         settle = partial(self._store.queue.settle, holder)

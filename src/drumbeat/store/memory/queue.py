@@ -238,7 +238,7 @@ def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: dat
 
 def _fits(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> bool:
     """Whether this worker can run the job (by type, capability and whether it must run alone) and the job's group has room."""
-    if claiming.types and job.type not in claiming.types:
+    if not claiming.accepts(job.type):
         return False
     if job.must_run_alone and not (claiming.alone and claiming.limit == 1):
         return False

@@ -202,7 +202,13 @@ def claiming_words(claiming: ClaimRequest) -> tuple[Argument, ...]:
         _pack(claiming.types),
         int(claiming.ahead),
         int(claiming.alone),
+        _pack(claiming.without),
     )
+
+
+def type_words(types: Sequence[str], without: Sequence[str]) -> tuple[Argument, ...]:
+    """Return the script arguments that select job types: only those in ``types`` (empty: every type), none in ``without``."""
+    return _pack(types), _pack(without)
 
 
 def holder_word(holder: Holder) -> str:

@@ -316,7 +316,7 @@ def _claim_under_lock(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
 
 
 def _cursor_key(claiming: ClaimRequest) -> CursorKey:
-    return claiming.pool_id, claiming.capabilities, claiming.types
+    return claiming.pool_id, claiming.capabilities, claiming.types, claiming.without
 
 
 def _claim_values(claiming: ClaimRequest, cursor: ClaimCursor) -> dict[str, Any]:
@@ -328,6 +328,7 @@ def _claim_values(claiming: ClaimRequest, cursor: ClaimCursor) -> dict[str, Any]
         "alone": claiming.alone and claiming.limit == 1,
         "capabilities": claiming.capabilities,
         "types": claiming.types,
+        "without": claiming.without,
         "priority": cursor.priority,
         "number": cursor.number,
     }

@@ -136,6 +136,7 @@ def _claim_values(claiming: ClaimRequest) -> dict[str, Any]:
         "alone": claiming.alone and claiming.limit == 1,
         "capabilities": dump(claiming.capabilities) if claiming.capabilities else "[]",
         "types": dump(claiming.types) if claiming.types else "[]",
+        "without": dump(claiming.without) if claiming.without else "[]",
     }
 
 
