@@ -92,6 +92,19 @@ async def test_a_heartbeat_with_which_cut_off_workers_would_be_lost_before_they_
     assert (await desk.update(heartbeat=seconds(300))).thresholds.lost_after == seconds(1200)
 
 
+async def test_a_job_claimed_by_hand_has_the_results_of_its_parents(any_pool: Pool) -> None:
+    parent = await any_pool.push("first")
+    await any_pool.push({"args": [None], "kwargs": {}, "outputs": {"0": parent}}, after=[parent])
+    job = await any_pool.claim()
+    assert job is not None
+    await any_pool.complete(job, "its result")
+
+    job = await any_pool.claim()
+
+    assert job is not None
+    assert job.payload == {"args": ["its result"], "kwargs": {}}
+
+
 async def test_a_plan_that_is_given_whole_is_the_plan_from_then_on() -> None:
     stage = await Stage().open(concurrency=4, mode="loop", max_workers=3)
     desk = Pool(stage.store, stage.clock, POOL, "me")

@@ -186,8 +186,9 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         types: Sequence[str] = (),
     ) -> Sequence[Job]:
         """Claim up to ``limit`` jobs; ``types`` and ``capabilities`` say what the caller can run (no types: every type). A job
-        that must run alone is returned by itself; with a ``limit`` above 1, only if no other job can be claimed.
-        Raises LargeUnavailable if a large payload cannot be read now; then all claimed jobs return to the queue."""
+        that must run alone is returned by itself; with a ``limit`` above 1, only if no other job can be claimed. Results of
+        parents that are arguments of a task are filled in.
+        Raises LargeUnavailable if a large value cannot be read now; then all claimed jobs return to the queue."""
         claimable = await self._claimable.of(names("types", types))
         if claimable is None:
             return []
@@ -205,7 +206,8 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
             )
         )
         settle = partial(self._store.queue.settle, holder)
-        return await self._plugins.opened_claims(claimed, partial(self.fail, fatal=True), settle)
+        poison = partial(self.fail, fatal=True)
+        return await self._plugins.opened_claims(claimed, poison, settle, self._store.jobs.parents)
 
     async def complete(self, job: Job, result: Any = None) -> None:
         """Mark a claimed job as done. Raises StaleWrite if the job was taken back or claimed again meanwhile."""

@@ -116,7 +116,8 @@ class DrumbeatWorkPool:
         return (await plugins.push(pool_id, [job], partial(store.queue.push, pool_id)))[0]
 
     async def claim(self, worker_id: str) -> WorkItem | None:
-        """Claim the next item for this worker; None if there is no item that it can claim.
+        """Claim the next item for this worker; None if there is no item that it can claim. Results of jobs that the item waited
+        for are filled in as arguments, if its payload refers to them.
 
         An item whose large payload is lost is poisoned. Raises LargeUnavailable if a large payload cannot be read now; then the
         item returns to the queue."""
@@ -132,13 +133,15 @@ class DrumbeatWorkPool:
         return None
 
     async def _opened(self, claimed: Sequence[Job], holder: Holder) -> Sequence[Job]:
-        """Return claimed jobs with their payloads as they were pushed. A job whose payload is lost is poisoned and left out."""
-        settle = partial((await self._store()).queue.settle, holder)
+        """Return claimed jobs with their payloads as they were pushed, and with the results of their parents filled in. A job
+        whose payload or such a result is lost is poisoned and left out."""
+        store = await self._store()
+        settle = partial(store.queue.settle, holder)
 
         async def poison(job: Job, error: str) -> None:
             await settle([JobOutcome(token=job.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)])
 
-        return await (await self._place.plane()).plugins.opened_claims(claimed, poison, settle)
+        return await (await self._place.plane()).plugins.opened_claims(claimed, poison, settle, store.jobs.parents)
 
     async def complete(self, item_id: str, result: Any | None = None) -> None:
         """Mark an item as done. Raises InvalidInput for a result that is not JSON; the item is then still claimed."""
