@@ -130,10 +130,10 @@ class LoopThread:
     def _run(self) -> None:
         """Run the loop until it is closed, then give each call that has not ended an answer."""
         try:
-            while not self._closed:
+            while not (self._closed or self._loop.is_closed()):
                 self._try(self._loop.run_forever)
             finish = self._loop.create_task(self._finish())
-            while not finish.done():
+            while not (finish.done() or self._loop.is_closed()):
                 self._try(lambda: self._loop.run_until_complete(finish))
         finally:
             self._closed = True

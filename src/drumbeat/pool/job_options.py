@@ -99,7 +99,7 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _expected(value: Any) -> str:
-    if value == "":
+    if isinstance(value, str) and not value:
         return "text that is not empty (leave the option out for a job without one)"
     is_long = isinstance(value, str) and len(value.encode("utf-8", "surrogatepass")) > MOST_TEXT_BYTES
     return f"text of at most {MOST_TEXT_BYTES} bytes (use a hash of a longer text)" if is_long else "text"

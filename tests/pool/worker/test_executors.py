@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -107,18 +108,22 @@ async def test_a_handler_that_kills_its_process_has_failed_and_the_next_runs(pro
     assert await run(processes, "echo", 1) == 1
 
 
+def kill_now(process: psutil.Process) -> None:
+    """Kill a process and wait for its end, in which time the event loop notices nothing."""
+    process.kill()
+    with suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)
+
+
 @pytest.mark.parametrize("noticed", [True, False], ids=["noticed", "not noticed yet"])
 async def test_an_idle_process_that_ended_is_replaced(processes: Executor, noticed: bool) -> None:
     handler = load(f"{HERE}:where")
     await processes.prepare(handler)
     process = psutil.Process(await run(processes, "where"))
-    process.kill()
+    kill_now(process)
     if noticed:
-        await asyncio.to_thread(process.wait, 60)
-        await asyncio.sleep(0.1)
-    else:
-        while process.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.001)  # the event loop notices nothing meanwhile
+        await asyncio.sleep(0.2)
 
     await processes.prepare(handler)
 
@@ -130,9 +135,7 @@ async def test_a_job_that_an_ended_process_did_not_get_goes_to_another(
 ) -> None:
     monkeypatch.setattr(ChildProcess, "is_alive", True)
     process = psutil.Process(await run(processes, "where"))
-    process.kill()
-    while process.status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.001)
+    kill_now(process)
 
     assert await run(processes, "where") != process.pid
 
