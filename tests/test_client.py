@@ -298,11 +298,11 @@ def test_the_blocking_front_ends_with_its_block(url: str) -> None:
         ({"handlers": {}}, "got 'handlers'"),
     ],
 )
-async def test_an_unknown_option_of_a_worker_is_refused_by_name(url: str, options: dict[str, Any], says: str) -> None:
+def test_an_unknown_option_of_a_worker_is_refused_by_name(blocking: BlockingConnection, options: Any, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
-        await drumbeat.connect(url).work("papers", len, **options)
-    with drumbeat.connect_blocking(url) as connection, pytest.raises(InvalidInput, match=says):
-        connection.work("papers", len, **options)
+        asyncio.run(drumbeat.connect("memory:").work("papers", len, **options))
+    with pytest.raises(InvalidInput, match=says):
+        blocking.work("papers", len, **options)
 
 
 def test_after_its_end_the_blocking_front_says_so(url: str) -> None:

@@ -143,7 +143,7 @@ class LoopThread:
             self._loop.close()
 
     def _try(self, run: Callable[[], object]) -> None:
-        """Run the loop until it stops. Returns also if a task raised SystemExit, which asyncio passes on, or stopped the loop."""
+        """Run the loop until it stops, also if a task has stopped it, or raised SystemExit, which asyncio passes on."""
         try:
             with suppress(RuntimeError):  # the loop was stopped before its last task has ended
                 run()

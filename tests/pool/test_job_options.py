@@ -78,7 +78,9 @@ def test_an_empty_key_is_refused_by_name(option: str) -> None:
     empty: dict[str, Any] = {option: ""}
 
     for make in (new_job, one_job, lambda payload, **given: new_jobs([payload], **given)):
-        with pytest.raises(InvalidInput, match=f"^expected {option} to be text that is not empty .leave the option out .*got ''"):
+        with pytest.raises(
+            InvalidInput, match=f"^expected {option} to be text that is not empty .leave the option out .*got ''"
+        ):
             make(1, **empty)
     with pytest.raises(InvalidInput, match=f"^expected {option} to be text that is not empty"):
         job_from_line({"payload": 1, **empty})

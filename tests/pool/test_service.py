@@ -82,7 +82,9 @@ async def test_a_heartbeat_with_which_cut_off_workers_would_be_lost_before_they_
     await stage.join(name(0))
 
     says = "run for up to 110 s without contact to the store and would count as lost after 80 s with the new time limits"
-    with pytest.raises(Refused, match=rf"^1 live workers of papers {says}; stop them first, or choose a heartbeat above 27.5 s$"):
+    with pytest.raises(
+        Refused, match=rf"^1 live workers of papers {says}; stop them first, or choose a heartbeat above 27.5 s$"
+    ):
         await desk.update(heartbeat=seconds(20))
     with pytest.raises(Refused, match=f"{says}; stop them first$"):
         await desk.create(thresholds=with_heartbeat(PRESETS[PoolKind.JOBS], seconds(20)), exist_ok=True)

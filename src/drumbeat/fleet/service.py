@@ -182,9 +182,7 @@ class FleetService:
         closed = await self._close_row(worker, spawner)
         await self._store.queue.release(closed.holder, "its worker was killed by hand", charge=False)
         await spawner.terminate(self._pool_id, closed.worker_id)
-        await self._store.workers.note_instance(
-            self._pool_id, closed.worker_id, closed.provider_ref or "", {KILLING: None}
-        )
+        await self._store.workers.note_instance(self._pool_id, closed.worker_id, closed.provider_ref or "", {KILLING: None})
         return await self._store.workers.get(self._pool_id, closed.worker_id)
 
     async def _close_row(self, worker: str, spawner: Spawner, tries: int = _TRIES) -> Worker:

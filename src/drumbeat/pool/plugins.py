@@ -102,9 +102,9 @@ class PoolPlugins:
         settle: Callable[[Sequence[JobOutcome]], Awaitable[object]],
         read_parents: ReadParents,
     ) -> Sequence[Job]:
-        """Return claimed jobs with their payloads, results of parents filled in. Calls ``poison`` for a job whose payload is lost
-        or needs a result that is not there, and leaves it out. If something cannot be read now, or if the caller is cancelled,
-        calls ``settle`` to release all jobs before this raises."""
+        """Return claimed jobs with their payloads, results of parents filled in. Calls ``poison`` for a job whose payload is
+        lost or needs a result that is not there, and leaves it out. If something cannot be read now, or if the caller is
+        cancelled, calls ``settle`` to release all jobs before this raises."""
         opened: list[Job] = []
         try:
             for job in jobs:
@@ -119,8 +119,8 @@ class PoolPlugins:
 
     async def with_results(self, job: Job, read_parents: ReadParents) -> Job:
         """Return a job with the results of its parents filled in as arguments, if its payload refers to some; the result of a
-        failed parent is None. Raises LargeValueError if a result cannot be read, InvalidInput if an argument needs a parent that
-        has not ended."""
+        failed parent is None. Raises LargeValueError if a result cannot be read, InvalidInput if an argument needs a parent
+        that has not ended."""
         if job.if_failed is None or not has_outputs(job.payload):
             return job
         ended = [parent for parent in await read_parents(job.job_id) if parent.status in ENDED]

@@ -125,7 +125,7 @@ class Workflow:
     """Jobs of tasks that are pushed together. ``chain`` and ``group`` make one."""
 
     def __init__(self, last: Sequence[TaskJob[Any]], workflow_id: str | None = None) -> None:
-        """``last`` are the last jobs; all jobs before them belong to the workflow too. Raises InvalidInput for an invalid id."""
+        """``last`` are the last jobs; all jobs before them belong to it too. Raises InvalidInput for an invalid id."""
         self.last = [*last]
         self.workflow_id = None if workflow_id is None else check_key("workflow_id", workflow_id)  #: set by the push, if None
 

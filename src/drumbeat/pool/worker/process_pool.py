@@ -33,16 +33,16 @@ class ChildProcess:
     @property
     def is_alive(self) -> bool:
         """Whether the process has not ended; it also says so before the event loop has noticed the end."""
-        if self.process.returncode is not None:
-            return False
+        if self.process.returncode is not None or not hasattr(os, "waitid"):  # macOS has it only since Python 3.13
+            return self.process.returncode is None
         try:
             return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:  # the event loop is about to notice the end
             return False
 
 
-class RequestNotSent(ChildProcessFailure):
-    """Raised if a child process ended before it got the whole request, so that it has not begun the job."""
+class NotBegun(ChildProcessFailure):
+    """Raised if a child process ended before it said that it begins with the request, so that the job has not begun."""
 
 
 class ProcessPool:
@@ -70,7 +70,7 @@ class ProcessPool:
             result = await _exchange(child.process, request, context)
         except ChildProcessFailure as exc:
             await self._keep(child)
-            if idle is not None and isinstance(exc, RequestNotSent):
+            if idle is not None and isinstance(exc, NotBegun):
                 return await self._exchange(handler, request, context)
             raise
         except BaseException:
@@ -110,12 +110,12 @@ async def _start() -> Process:
 
 async def _exchange(process: Process, request: dict[str, Any], context: JobContext | None) -> Any:
     """Send a request, answer the child's questions about the job of ``context``, and return its result."""
-    failed_with: type[ChildProcessFailure] = RequestNotSent
+    failed_with: type[ChildProcessFailure] = NotBegun
     try:
         await _send(process, request)
-        failed_with = ChildProcessFailure
         while not _ENDS & (message := await _receive(process)).keys():
-            if context is None:
+            failed_with = ChildProcessFailure
+            if context is None or "begun" in message:
                 continue
             if "asks" in message:
                 await _send(process, await _parents(context))
