@@ -120,7 +120,7 @@ async def test_a_kill_that_its_engine_refused_can_be_repeated_until_it_is_comple
     [job_id] = await store.queue.push(POOL, [NewJob(payload=1)])
     holder = (await store.workers.get(POOL, WorkerId("a"))).holder
     await store.queue.claim(ClaimRequest(pool_id=POOL, holder=holder, lease=seconds(600), limit=1))
-    spawner = FakeSpawner(ManualClock(), [TerminateRefused(WorkerId("a"))])
+    spawner = FakeSpawner(ManualClock(), [TerminateRefused()])
     with pytest.raises(SpawnError):
         await desk(store).kill("a", spawner)
 
