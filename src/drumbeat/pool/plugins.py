@@ -124,7 +124,7 @@ class PoolPlugins:
         if job.if_failed is None or not has_outputs(job.payload):
             return job
         ended = [parent for parent in await read_parents(job.job_id) if parent.status in ENDED]
-        results = {parent.job_id: await self.opened_result(parent) for parent in ended}
+        results = {str(parent.job_id): await self.opened_result(parent) for parent in ended}
         return replace(job, payload=filled_in(job.payload, results))
 
     async def tell_poisoned(self, jobs: Sequence[Job]) -> None:
