@@ -11,8 +11,8 @@ from drumbeat.core.pool import PoolId
 from drumbeat.pool.envelope import needs_envelope, open_envelope, seal
 from drumbeat.pool.large.values import MOST_LARGE, LargeValues, fetch_value
 from drumbeat.pool.middleware import AttemptCall, MiddlewareChain, OutgoingJob
+from drumbeat.pool.outputs import filled_in, has_outputs
 from drumbeat.pool.payload import MOST_BYTES, as_json
-from drumbeat.pool.worker.outputs import filled_in, has_outputs
 from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from drumbeat.core.job import IfFailed, JobId, NewJob
 from drumbeat.core.plain import short_repr
 from drumbeat.pool.flows import Stage, chain as chain_new_jobs, group as group_new_jobs
 from drumbeat.pool.job_options import check_key
-from drumbeat.pool.worker.outputs import OUTPUTS, has_outputs
+from drumbeat.pool.outputs import OUTPUTS, has_outputs
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.store.flow_rules import parents_first
 from drumbeat.tasks.pushed import PushedJob, PushedWorkflow
