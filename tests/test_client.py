@@ -9,7 +9,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -310,12 +311,116 @@ def test_the_blocking_front_ends_with_its_block(url: str) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"concurency": 2}, "got 'concurency'; did you mean concurrency?"),
+        ({"bogus": 1}, "expected an option of a worker, one of mode, executor, .*, gather; got 'bogus'$"),
+        ({"handlers": {}}, "got 'handlers'"),
+    ],
+)
+def test_an_unknown_option_of_a_worker_is_refused_by_name(blocking: BlockingConnection, options: Any, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        asyncio.run(drumbeat.connect("memory:").work("papers", len, **options))
+    with pytest.raises(InvalidInput, match=says):
+        blocking.work("papers", len, **options)
+
+
 def test_after_its_end_the_blocking_front_says_so(url: str) -> None:
     with drumbeat.connect_blocking(url) as connection:
         papers = connection.pool("papers")
 
     with pytest.raises(InvalidInput, match="this connection is closed; connect again"):
         papers.push(1)
+
+
+def test_a_blocking_connection_is_closed_while_other_threads_wait_in_it(url: str) -> None:
+    connection, begun = drumbeat.connect_blocking(url), threading.Event()
+    papers = connection.pool("papers")
+    job_id = papers.push(1)
+    raised: list[BaseException] = []
+
+    def wait(call: Callable[[], object]) -> None:
+        begun.set()
+        try:
+            call()
+        except BaseException as exc:
+            raised.append(exc)
+
+    async def slowly(payload: object) -> None:
+        await asyncio.sleep(600)
+
+    calls = [lambda: papers.result(job_id), lambda: connection.work("papers", slowly, mode="loop")]
+    threads = [threading.Thread(target=wait, args=(call,), daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    begun.wait(60)
+    while papers.status().counts.claimed != 1:
+        time.sleep(0.01)
+
+    closing = threading.Thread(target=connection.close, daemon=True)
+    closing.start()
+    for thread in (closing, *threads):
+        thread.join(60)
+
+    assert not [thread for thread in (closing, *threads) if thread.is_alive()]
+    assert {type(exc) for exc in raised} == {InvalidInput}
+    assert {str(exc).partition(",")[0] for exc in raised} == {"this connection was closed while a call ran"}
+    if url != "memory:":
+        with drumbeat.connect_blocking(url) as again:
+            status = again.pool("papers").status()
+        assert (status.counts.ready, status.counts.claimed, status.workers) == (1, 0, ())
+
+
+class _Ending:
+    """Middleware that breaks the event loop on which it runs."""
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        self.end = end
+
+    def before_push(self, push: drumbeat.PushCall) -> None:
+        if push.jobs[0].payload == "end":
+            self.end()
+
+
+def _exit() -> None:
+    raise SystemExit(3)
+
+
+def test_a_task_that_exits_does_not_end_the_blocking_front(url: str) -> None:
+    with drumbeat.connect_blocking(url, middleware=[_Ending(_exit)]) as connection:
+        papers = connection.pool("papers")
+        with pytest.raises(SystemExit):
+            papers.push("end")
+
+        papers.push("next")
+        assert papers.size() == 1
+
+
+def test_a_loop_that_a_task_stops_goes_on(url: str) -> None:
+    with drumbeat.connect_blocking(url, middleware=[_Ending(lambda: asyncio.get_running_loop().stop())]) as connection:
+        papers = connection.pool("papers")
+        papers.push("end")
+
+        assert papers.size() == 1
+
+
+def test_a_blocking_connection_nobody_can_close_in_time_is_left_to_the_end_of_the_process(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("drumbeat.loop_thread._LONGEST_CLOSE", 0.1)
+    blocked = threading.Event()
+    connection = drumbeat.connect_blocking(url, middleware=[_Ending(lambda: blocked.wait(60))])
+    pushing = threading.Thread(target=lambda: connection.pool("papers").push("end"), daemon=True)
+    pushing.start()
+    time.sleep(0.2)
+
+    connection.close()
+
+    assert "has not ended within 0.1 s" in caplog.text
+    blocked.set()
+    pushing.join(60)
+    connection.close()
 
 
 def test_a_blocking_connection_that_nobody_holds_is_closed_without_a_word(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ from drumbeat.pool.worker.options import (
     Mode as Mode,
     WorkPlan as WorkPlan,
     parse_handlers as parse_handlers,
+    plan_from_options,
 )
 from drumbeat.pool.workflow_graph import GraphBox as GraphBox, WorkflowGraph as WorkflowGraph
 from drumbeat.settings import load_settings
@@ -139,10 +140,10 @@ class Connection:
     ) -> WorkerSummary:
         """Run a worker for a pool's jobs in this process; by default it returns when no job is left to claim.
 
-        ``plan`` takes fields of WorkPlan: ``mode``, ``concurrency``, … Raises NotFound, InvalidInput.
+        ``plan`` takes fields of WorkPlan: ``mode``, ``concurrency``, … Raises NotFound; InvalidInput, also for other names.
         """
-        fields: dict[str, Any] = {"mode": Mode.DRAIN, **plan}
-        return await (await self._open()).work(name, WorkPlan(**fields), handlers=handlers_of(handler), signals=False)
+        checked = plan_from_options(plan)
+        return await (await self._open()).work(name, checked, handlers=handlers_of(handler), signals=False)
 
     async def record_handlers(self, name: str, handlers: Mapping[str, str]) -> None:
         """Record in a pool which ``module:function`` runs which type of job. The pool is created if it does not exist."""

@@ -161,8 +161,8 @@ class TestPool(Pool):
         handled = () if "" in attempts.handlers else tuple(attempts.handlers)
         waited = timedelta()
         while True:
-            types = await claimable_types(self.store.jobs, self.pool_id, handled, paused_types((await self.get()).policy))
-            if types is not None and (claimed := await self.store.queue.claim(replace(claiming, types=types))):
+            types = claimable_types(handled, paused_types((await self.get()).policy))
+            if types is not None and (claimed := await self.store.queue.claim(replace(claiming, **types._asdict()))):
                 return claimed[0]
             if (wait := await self._wait(waited)) is None:
                 return None

@@ -64,6 +64,13 @@ def test_a_line_with_a_wrong_option_is_named(url: str) -> None:
         piped(lines, "pool", "push", "p", "-", "--jobs", store=url)
 
 
+def test_a_line_with_an_empty_key_is_named(url: str) -> None:
+    lines = '{"payload": 1}\n{"payload": 2, "unique_key": ""}\n'
+
+    with pytest.raises(InvalidInput, match="line 2: expected unique_key to be text that is not empty"):
+        piped(lines, "pool", "push", "p", "-", "--jobs", store=url)
+
+
 def test_what_was_listed_can_be_imported(url: str, tmp_path: Path) -> None:
     piped('{"payload": 1, "priority": 2, "group": "g"}\n{"payload": 2}\n', "pool", "push", "p", "-", "--jobs", store=url)
     listed = invoke("pool", "list", "p", "--json", store=url).output
@@ -385,6 +392,10 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
             "expected --group-rate as a number and a time, such as 10/1m",
         ),
         (("push", "p", "1", "--key", "a\ud800"), "expected unique_key to be text"),
+        (("push", "p", "1", "--key", ""), "expected unique_key to be text that is not empty"),
+        (("push", "p", "1", "--id", ""), "expected job_id to be text that is not empty"),
+        (("push", "p", "1", "--group", ""), "expected group to be text that is not empty"),
+        (("push", "p", "1", "--workflow", ""), "expected workflow_id to be text that is not empty"),
         (("push", "p", "-", "--id", "x"), "expected --id with a single payload"),
         (("import", "p", "no-such-file"), "cannot read jobs from no-such-file"),
         (("requeue", "p"), "expected job ids, --all or a filter such as --status or --type, got neither"),

@@ -86,12 +86,14 @@ def test_a_pool_may_have_thresholds_of_its_own() -> None:
     assert pool("p", PoolKind.BENCH, own).thresholds == own
 
 
-@pytest.mark.parametrize("name", ["a", "a b", "ünïcode-🥁", "{x}:%7D#?&", "x" * 200, "...", "a.b"])
+@pytest.mark.parametrize("name", ["a", "a b", "ünïcode-🥁", "{x}:%7D#?&", "x" * 200, "ü" * 100, "...", "a.b"])
 def test_a_name_that_an_address_can_hold_is_a_pools_name(name: str) -> None:
     assert pool(name, PoolKind.JOBS).pool_id == name
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\nb", "\u200b", " a", "a ", "x" * 201])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a\\b", "a\nb", "\u200b", " a", "a ", "x" * 201, "ü" * 100 + "x", "\ud800"]
+)
 def test_a_name_that_no_address_can_hold_is_refused_and_the_signs_are_named(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"no / or \\"):
         pool(name, PoolKind.JOBS)

@@ -19,7 +19,7 @@ from drumbeat.fleet.act import FleetActor
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, PolicyName, ReleaseJobs
 from drumbeat.fleet.observe import observe, relevant_workers
-from drumbeat.fleet.queue import PAGE, PAGES
+from drumbeat.fleet.queue import PAGE, PAGES, SAMPLED
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails
@@ -121,6 +121,17 @@ async def test_jobs_of_a_paused_type_are_not_counted_as_arrivals(stage: Stage) -
     await stage.push(2, type="image")
 
     assert sum(each.count for each in (await stage.look()).arrived) == 2
+
+
+async def test_many_jobs_of_a_paused_type_hide_the_types_of_no_others(stage: Stage) -> None:
+    await stage.store.pools.change(POOL, PoolChange(policy={"paused_type:video": "2026-01-01T00:00:00+00:00"}))
+    await stage.push(SAMPLED + 1, type="video")
+    await stage.push(2, type="image")
+
+    queue = (await stage.look()).queue
+
+    assert queue is not None
+    assert (queue.ready, queue.blocked, queue.types) == (2, SAMPLED + 1, {"image": 2})
 
 
 async def test_jobs_that_one_beat_could_not_read_are_counted_by_the_next(stage: Stage) -> None:

@@ -17,7 +17,7 @@ from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.observe import observe
 from drumbeat.fleet.service import FleetService
 from drumbeat.runtime.beat import encode, encode_action
-from drumbeat.spawn.fake import FakeSpawner
+from drumbeat.spawn.fake import FakeSpawner, TerminateRefused
 from drumbeat.spawn.interface import Instance, Order
 from drumbeat.store.contract.given import heartbeat, joined, moved
 from drumbeat.store.interface import ClaimRequest
@@ -113,6 +113,37 @@ async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:
     assert [call.verb for call in spawner.calls] == ["terminate"]
     with pytest.raises(InvalidInput, match="expected a live worker, got a, which is terminated"):
         await desk(store).kill("a", spawner)
+
+
+async def test_a_kill_that_its_engine_refused_can_be_repeated_until_it_is_complete(store: MemoryStore) -> None:
+    await active(store, "a")
+    [job_id] = await store.queue.push(POOL, [NewJob(payload=1)])
+    holder = (await store.workers.get(POOL, WorkerId("a"))).holder
+    await store.queue.claim(ClaimRequest(pool_id=POOL, holder=holder, lease=seconds(600), limit=1))
+    spawner = FakeSpawner(ManualClock(), [TerminateRefused()])
+    with pytest.raises(SpawnError):
+        await desk(store).kill("a", spawner)
+
+    closed = await desk(store).kill("a", spawner)
+
+    assert (closed.status, closed.meta.get("killing")) == (WorkerStatus.TERMINATED, None)
+    assert [call.verb for call in spawner.calls] == ["terminate", "terminate"]
+    assert [event.payload["reason"] for event in await store.events.read(POOL, 0, 100)][-1] == "killed by hand"
+    assert (await store.jobs.get(job_id)).status is JobStatus.PENDING
+    with pytest.raises(InvalidInput, match="expected a live worker, got a, which is terminated"):
+        await desk(store).kill("a", spawner)
+
+
+async def test_a_worker_that_ended_otherwise_is_not_killed(store: MemoryStore) -> None:
+    await active(store, "a")
+    row = await store.workers.get(POOL, WorkerId("a"))
+    await store.workers.move(row, WorkerStatus.LOST, "it went silent")
+    spawner = FakeSpawner(ManualClock())
+
+    with pytest.raises(InvalidInput, match="expected a live worker, got a, which is lost"):
+        await desk(store).kill("a", spawner)
+
+    assert spawner.calls == []
 
 
 @pytest.mark.parametrize("beats", [3, 100], ids=["a few heartbeats", "more than it is tried"])

@@ -78,6 +78,12 @@ def test_an_empty_stage_is_refused() -> None:
         chain(job("a"), [], job("b"))
 
 
+def test_an_empty_workflow_id_is_refused() -> None:
+    for make in (chain, group):
+        with pytest.raises(InvalidInput, match="expected workflow_id to be text that is not empty"):
+            make(job("a"), workflow_id="")
+
+
 async def test_options_are_checked() -> None:
     assert new_job(1, after=["a"], after_any=True, if_failed="skip", workflow_id="w") == NewJob(
         payload=1, after=(JobId("a"),), after_any=True, if_failed=IfFailed.SKIP, workflow_id="w"

@@ -73,6 +73,19 @@ def test_a_text_of_more_than_1024_bytes_is_refused_by_name(option: str) -> None:
         new_job(1, **too_many_bytes)
 
 
+@pytest.mark.parametrize("option", ["job_id", "unique_key", "group", "workflow_id"])
+def test_an_empty_key_is_refused_by_name(option: str) -> None:
+    empty: dict[str, Any] = {option: ""}
+
+    for make in (new_job, one_job, lambda payload, **given: new_jobs([payload], **given)):
+        with pytest.raises(
+            InvalidInput, match=f"^expected {option} to be text that is not empty .leave the option out .*got ''"
+        ):
+            make(1, **empty)
+    with pytest.raises(InvalidInput, match=f"^expected {option} to be text that is not empty"):
+        job_from_line({"payload": 1, **empty})
+
+
 def test_an_empty_capability_is_none() -> None:
     assert new_job(1, capability="") == new_job(1, capability=None) == new_job(1)
 

@@ -5,7 +5,7 @@ import pytest
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobStatus
-from drumbeat.pool.due_jobs import when_due
+from drumbeat.pool.due_jobs import POLL_EVERY, when_due
 from drumbeat.pool.explain import ReasonCode
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.observe import observe
@@ -112,6 +112,41 @@ async def test_no_workers_are_started_for_a_paused_type() -> None:
     await stage.push(2, type="sms")
     assert dict((await observe(stage.store, stage.spawner, POOL, seconds(0))).demand) == {"": 2}
     assert (await when_due(stage.store, POOL)).is_ready
+
+
+@pytest.mark.parametrize("handlers", [{"": "a:b"}, {"mail": "a:b", "sms": "a:b"}], ids=["one handler", "each its own"])
+async def test_many_jobs_of_a_paused_type_hide_no_others(handlers: dict[str, str]) -> None:
+    stage = await Stage().open(handlers=handlers)
+    pool = Pool(stage.store, stage.clock, POOL, "me")
+    await stage.push(100_001, type="mail")
+    await pool.pause(types=["mail"])
+    assert not (await when_due(stage.store, POOL)).is_ready
+
+    await stage.push(1, type="sms")
+
+    assert (await when_due(stage.store, POOL)).is_ready
+    assert dict((await observe(stage.store, stage.spawner, POOL, seconds(0))).demand) == {"": 1}
+    assert [each.type for each in await pool.claim_many(9)] == ["sms"]
+
+
+async def test_many_jobs_that_have_a_handler_hide_none_without() -> None:
+    stage = await Stage().open(handlers={"mail": "a:b"})
+    await stage.push(10_001, type="mail")
+    await stage.push(2, type="sms")
+
+    assert dict((await observe(stage.store, stage.spawner, POOL, seconds(0))).unhandled) == {"sms": 2}
+
+
+async def test_a_pool_is_watched_while_all_its_jobs_are_of_a_paused_type() -> None:
+    stage = await Stage().open()
+    pool = Pool(stage.store, stage.clock, POOL, "me")
+    await pool.pause(types=["mail"])
+    assert (await when_due(stage.store, POOL)).wait is None
+
+    await stage.push(1, type="mail")
+
+    due = await when_due(stage.store, POOL)
+    assert (due.is_ready, due.next_in) == (False, POLL_EVERY)
 
 
 async def test_a_job_of_a_paused_type_is_explained() -> None:

@@ -67,13 +67,44 @@ async def test_a_heartbeat_that_live_workers_do_not_keep_is_refused() -> None:
     desk = Pool(stage.store, stage.clock, POOL, "me")
     await stage.join(name(0))
 
-    assert (await desk.update(heartbeat=seconds(20))).thresholds.lost_after == seconds(80)
+    assert (await desk.update(heartbeat=seconds(28))).thresholds.lost_after == seconds(112)
     with pytest.raises(Refused, match=r"would seem silent after 4 s with the new time limits; stop them first$"):
         await desk.create(thresholds=with_heartbeat(PRESETS[PoolKind.JOBS], seconds(2)), exist_ok=True)
-    with pytest.raises(Refused, match="1 live workers of papers send a heartbeat every 20 s and would seem silent after 4 s"):
+    with pytest.raises(Refused, match="1 live workers of papers send a heartbeat every 28 s and would seem silent after 4 s"):
         await desk.update(heartbeat=seconds(2))
     await stage.leave(name(0))
     assert (await desk.update(heartbeat=seconds(2))).thresholds.lost_after == seconds(8)
+
+
+async def test_a_heartbeat_with_which_cut_off_workers_would_be_lost_before_they_end_is_refused() -> None:
+    stage = await Stage().open()
+    desk = Pool(stage.store, stage.clock, POOL, "me")
+    await stage.join(name(0))
+
+    says = "run for up to 110 s without contact to the store and would count as lost after 80 s with the new time limits"
+    with pytest.raises(
+        Refused, match=rf"^1 live workers of papers {says}; stop them first, or choose a heartbeat above 27.5 s$"
+    ):
+        await desk.update(heartbeat=seconds(20))
+    with pytest.raises(Refused, match=f"{says}; stop them first$"):
+        await desk.create(thresholds=with_heartbeat(PRESETS[PoolKind.JOBS], seconds(20)), exist_ok=True)
+
+    assert (await desk.get()).thresholds == PRESETS[PoolKind.JOBS]
+    assert (await desk.update(heartbeat=seconds(27.6))).thresholds.lost_after > seconds(110)
+    assert (await desk.update(heartbeat=seconds(300))).thresholds.lost_after == seconds(1200)
+
+
+async def test_a_job_claimed_by_hand_has_the_results_of_its_parents(any_pool: Pool) -> None:
+    parent = await any_pool.push("first")
+    await any_pool.push({"args": [None], "kwargs": {}, "outputs": {"0": parent}}, after=[parent])
+    job = await any_pool.claim()
+    assert job is not None
+    await any_pool.complete(job, "its result")
+
+    job = await any_pool.claim()
+
+    assert job is not None
+    assert job.payload == {"args": ["its result"], "kwargs": {}}
 
 
 async def test_a_plan_that_is_given_whole_is_the_plan_from_then_on() -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnFailed
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId
+from drumbeat.pool.model import worker_name
 from drumbeat.spawn.contract import Controllers, PoolListContract, ProcessContract, SurvivorContract
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
@@ -169,12 +170,21 @@ class TestStart:
         with pytest.raises(SpawnFailed, match=reason):
             await spawner.spawn(local_order(command=(str(tmp_path / program),)))
 
-    @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a\\b", "a\0b", "x" * 201])
+    @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a\\b", "a\0b", "x" * 231, "ü" * 116])
     async def test_names_that_cannot_be_files_are_refused(self, spawner: LocalSpawner, name: str) -> None:
         with pytest.raises(InvalidInput, match="expected a worker id"):
             await spawner.spawn(local_order(name))
         with pytest.raises(InvalidInput, match="expected a pool id"):
             await spawner.spawn(local_order(W, PoolId(name)))
+
+    @pytest.mark.parametrize("name", ["x" * 200, "ü" * 100])
+    async def test_a_worker_of_a_pool_with_the_longest_name_is_started(self, spawner: LocalSpawner, name: str) -> None:
+        row = pool(name, PoolKind.JOBS)
+        worker_id = worker_name(row.pool_id, 123_456_789)
+
+        await spawner.spawn(local_order(worker_id, row.pool_id, command=exits(0)))
+
+        assert [each.worker_id for each in await spawner.list(row.pool_id)] == [worker_id]
 
     async def test_a_name_whose_worker_left_can_be_spawned_again(self, spawner: LocalSpawner) -> None:
         first = await spawner.spawn(local_order(command=exits(0)))

@@ -153,6 +153,10 @@ def test_wrong_workflows_are_refused_and_nothing_is_pushed(sqlite: StoreQueue) -
         drumbeat.chain(note.job("a"), note)  # type: ignore[call-overload]
     with pytest.raises(InvalidInput, match="expected if_failed to be one of block, skip, run"):
         note.job("a").after(note.job("b"), if_failed="retry")
+    with pytest.raises(InvalidInput, match="expected workflow_id to be text that is not empty"):
+        note.job("a").push(workflow_id="")
+    with pytest.raises(InvalidInput, match="expected workflow_id to be text that is not empty"):
+        drumbeat.chain(note.job("a"), note.job("b"), workflow_id="")
     with pytest.raises(InvalidInput, match="in one store"):
         note.with_options(store="memory:").job("a").then(note).push()
     with pytest.raises(InvalidInput, match="missing a required argument: 'first'"):

@@ -271,6 +271,15 @@ def test_a_long_unique_key_is_refused_with_the_tasks_name(sqlite: StoreQueue) ->
         once_per_number.push("x" * 1025)  # type: ignore[arg-type]
 
 
+def test_an_empty_unique_key_is_refused_with_the_tasks_name() -> None:
+    @drumbeat.task(unique="{name}")
+    def once_per_name(name: str) -> str:
+        return name
+
+    with pytest.raises(InvalidInput, match=r"^task .*: expected unique_key to be text that is not empty .*; or set unique to"):
+        once_per_name.bind("").new_job()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -278,6 +287,8 @@ def test_a_long_unique_key_is_refused_with_the_tasks_name(sqlite: StoreQueue) ->
         ({"max_attempts": 0}, "expected max_attempts to be a whole number, 1 or more, got 0"),
         ({"rate": "often"}, "expected rate to be a RateLimit or text such as 10/s"),
         ({"unique": "{nobody}"}, "got the field 'nobody', but the parameters are number"),
+        ({"unique": ""}, "expected unique to be True or a key .*; got '', which all jobs would share"),
+        ({"group": ""}, "expected group to be text that is not empty"),
         ({"unique": "{"}, "expected unique to be True or a key with parameters"),
         ({"unique": "{number:{number}}"}, "got a field within the format of the field 'number'"),
         ({"unique": "{number!x}"}, "got the conversion !x of the field 'number', but there are only !r, !s and !a"),

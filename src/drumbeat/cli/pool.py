@@ -35,7 +35,7 @@ from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, shown_health
 from drumbeat.pool.model import paused_types
 
-_MOST_READY = 100_000  #: ready jobs whose types are read
+_MOST_READY = 100_000  #: ready jobs whose types are read at once
 
 app = typer.Typer(
     no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs."
@@ -238,8 +238,10 @@ def pause(
 
 async def _types_of(plane: ControlPlane, pool: PoolRow) -> set[str]:
     """Return the job types that a pool has handlers or ready jobs for."""
-    handlers = (await plane.pool(pool.pool_id).plan()).handlers
-    return {*handlers, *await plane.store.jobs.by_type(pool.pool_id, _MOST_READY)}
+    known = {*(await plane.pool(pool.pool_id).plan()).handlers}
+    while found := await plane.store.jobs.by_type(pool.pool_id, _MOST_READY, tuple(known)):
+        known |= {*found}
+    return known
 
 
 @app.command()

@@ -14,7 +14,7 @@ from drumbeat.pool.large.place import LargePlace
 from drumbeat.pool.large.sweep import EVERY, LEASE, MIN_AGE, WITHIN, SweepResult as SweepResult, sweep
 from drumbeat.pool.large.values import LargeValues, OnLoop
 from drumbeat.pool.middleware import MiddlewareChain, load_middleware
-from drumbeat.pool.paused_types import claimable_types as claimable_types
+from drumbeat.pool.paused_types import TypeFilter as TypeFilter, claimable_types as claimable_types
 from drumbeat.pool.payload import as_json as as_json
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
 from drumbeat.settings import Settings

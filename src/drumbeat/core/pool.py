@@ -8,7 +8,7 @@ from typing import Any, NewType
 
 from drumbeat.core.engine import DEFAULT_ENGINE, ENGINE_IN_POLICY
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import time_span
+from drumbeat.core.plain import short_repr, time_span
 
 PoolId = NewType("PoolId", str)
 
@@ -60,7 +60,7 @@ def _thresholds(
     )
 
 
-LONGEST_NAME = 200
+LONGEST_NAME = 200  #: bytes in UTF-8: engines name folders after pools
 _NEVER_IN_NAMES = frozenset("/\\")
 
 #: A pool of jobs has a controller only during a beat, and the next beat may come in an hour or never. Its workers need no
@@ -115,17 +115,22 @@ def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
 
 def is_pool_name(name: str) -> bool:
     """Whether this name is allowed for a new pool."""
-    is_valid = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
-    return is_valid and not _NEVER_IN_NAMES & set(name)
+    is_valid = name != "" and name.isprintable() and name == name.strip() and name not in (".", "..")
+    return is_valid and not _NEVER_IN_NAMES & set(name) and len(name.encode()) <= LONGEST_NAME
 
 
 def check_pool_name(name: str) -> None:
     """Raise InvalidInput if this name is not allowed for a new pool."""
     if not is_pool_name(name):
         raise InvalidInput(
-            f"pool_id: expected 1 to {LONGEST_NAME} printable characters, no / or \\, no space at the start or end, "
-            f"and not . or .., got {name!r}"
+            f"pool_id: expected printable characters, no / or \\, no space at the start or end, not . or .., and at most "
+            f"{LONGEST_NAME} bytes in UTF-8, got {short_repr(name)}{_length_of(name)}"
         )
+
+
+def _length_of(name: str) -> str:
+    size = len(name.encode(errors="surrogatepass"))
+    return f" of {size} bytes" if size > LONGEST_NAME else ""
 
 
 def pool(pool_id: str, kind: PoolKind, thresholds: Thresholds | None = None, **policy: Any) -> PoolRow:

@@ -22,6 +22,7 @@ UNANSWERED = "unanswered"  #: key in a row's ``meta``: why the last request to s
 CAPACITY_EXEMPT = "capacity_exempt"  #: key in a row's ``meta``: the worker does not count towards the size of its fleet
 TYPES = "types"  #: key in a row's ``meta``: the job types that the worker has handlers for; missing: every type
 NOT_LOADED = "not_loaded"  #: key in a row's ``meta``: job types whose handler the worker cannot load, with the cause
+KILLING = "killing"  #: key in a row's ``meta``: a kill by hand has closed the row, but perhaps not ended its instance yet
 CRASH = "crash"  #: key in a row's ``meta``: whether its jobs may have caused its end; if missing, see has_crashed
 DISK = "disk"  #: the key in ``gpu`` under which a worker reports the disk of its volume
 

@@ -56,11 +56,11 @@ class QueueReader:
     async def _queue(self) -> QueueView:
         jobs, pool_id = self.store.jobs, self.view.pool_id
         counts = await jobs.counts(pool_id, COUNTED)
-        types = await self._unpaused_types() if counts.ready else None
-        demand = {} if types is None else await jobs.demand(pool_id, COUNTED, types)
+        kinds = self._types_to_count() if counts.ready else None
+        demand = {} if kinds is None else await jobs.demand(pool_id, COUNTED, *kinds)
         claimable = await self._claimable(demand)
         blocked = max(counts.ready - claimable, 0)
-        needs_oldest = types is not None and claimable and blocked and self._exceeds_slo(counts.oldest_ready)
+        needs_oldest = kinds is not None and claimable and blocked and self._exceeds_slo(counts.oldest_ready)
         sample: Sequence[Job] = ()
         if (counts.ready or counts.delayed) and self.view.policy.policy is PolicyName.LAG_AWARE:
             sample = self._without_paused(await jobs.list(pool_id, statuses=[JobStatus.PENDING], limit=SAMPLED))
@@ -70,18 +70,23 @@ class QueueReader:
             delayed=counts.delayed,
             claimed=counts.claimed,
             oldest_ready=counts.oldest_ready,
-            oldest_claimable=await self._oldest_claimable(types or ()) if needs_oldest else None,
+            oldest_claimable=await self._oldest_claimable() if needs_oldest else None,
             due=tuple(sorted(job.not_before for job in sample if job.not_before and self._comes_due(job))),
             demand=demand,
-            types=Counter(job.type for job in sample) if counts.ready else {},
+            types=await self._types(sample) if counts.ready else {},
         )
 
-    async def _unpaused_types(self) -> tuple[str, ...] | None:
-        """Return the job types to count (empty: every type), without the paused ones; None if no type is left."""
-        if not self.paused:
-            return ()
-        wanted = self.view.plan.types or await self.store.jobs.by_type(self.view.pool_id, COUNTED)
-        return tuple(kind for kind in wanted if kind not in self.paused) or None
+    def _types_to_count(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Return the job types to count (empty: every type), and those to leave out; None if all handled types are paused."""
+        types = self.view.plan.types if self.paused else ()
+        left = tuple(kind for kind in types if kind not in self.paused)
+        return None if types and not left else (left, tuple(sorted(self.paused)))
+
+    async def _types(self, sample: Sequence[Job]) -> Mapping[str, int]:
+        """Count jobs by type: those of the sample or, as paused jobs can fill it, ready jobs. Empty without a sample."""
+        if not self.paused or self.view.policy.policy is not PolicyName.LAG_AWARE:
+            return Counter(job.type for job in sample)
+        return await self.store.jobs.by_type(self.view.pool_id, COUNTED, tuple(self.paused))
 
     def _without_paused(self, jobs: Sequence[Job]) -> Sequence[Job]:
         return [job for job in jobs if job.type not in self.paused] if self.paused else jobs
@@ -112,13 +117,13 @@ class QueueReader:
         slo = self.view.policy.wait_slo
         return slo is not None and since is not None and self.view.now - since > slo
 
-    async def _oldest_claimable(self, types: Sequence[str]) -> datetime | None:
-        """Return the time since which the oldest claimable job has waited. ``types``: types that are not paused; empty: all.
+    async def _oldest_claimable(self) -> datetime | None:
+        """Return the time since which the oldest claimable job has waited.
 
         Reads one page of each type. If all these jobs are blocked and more follow, returns the time since which every beat
         has found claimable jobs: no claimable job has waited longer.
         """
-        pages = [await self._pending(kind) for kind in types or self.view.plan.types or (None,)]
+        pages = [await self._pending(kind) for kind in await self._unpaused_types()]
         due = [job for page in pages for job in page if self._could_run(job)]
         full: set[str | None] = set()
         for job in sorted(due, key=self._waits_since):
@@ -131,6 +136,13 @@ class QueueReader:
                 break
         is_complete = len(full) < GROUPS and all(len(page) < PAGE for page in pages)
         return None if is_complete or self.view.state is None else self.view.state.claimable_since
+
+    async def _unpaused_types(self) -> Sequence[str | None]:
+        """Return the types of the ready jobs that are handled and not paused; [None] for every type."""
+        if not self.paused:
+            return self.view.plan.types or (None,)
+        wanted = self.view.plan.types or await self.store.jobs.by_type(self.view.pool_id, COUNTED, tuple(self.paused))
+        return [kind for kind in wanted if kind not in self.paused]
 
     def _waits_since(self, job: Job) -> datetime:
         return job.not_before or job.created_at or self.view.now

@@ -11,7 +11,7 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import InvalidInput, NotFound, StaleWrite
 from drumbeat.core.pool import PoolId, PoolRow
-from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import CAPACITY_EXEMPT, KILLING, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.explain import BeatExplanation, explain
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
 from drumbeat.fleet.money import burn, settle, spend_since, tariff
@@ -22,7 +22,7 @@ from drumbeat.fleet.replay import EncodeAction, Replay, replay
 from drumbeat.fleet.settings import with_settings
 from drumbeat.runtime.recovery import check_provider
 from drumbeat.spawn.interface import Spawner
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import Store, WorkerChange
 
 _PAGE = 50  #: number of beats read at once: a large fleet's beats need much memory
 _MAX_CHECKS = 20  #: maximum number of beats that only checked the pool and are skipped one by one
@@ -168,32 +168,37 @@ class FleetService:
         An exempt worker is watched, but does not count as one of the wanted workers. It is drained only when it is older than
         ``exempt_max_lifetime`` or a money ceiling would be exceeded.
         """
-        row = await self._live(worker)
+        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
+        _expect_live(row)
         await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", {CAPACITY_EXEMPT: exempt})
         return await self._store.workers.get(self._pool_id, row.worker_id)
 
-    async def _live(self, worker: str) -> Worker:
-        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
-        if not row.is_live:
-            raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
-        return row
-
     async def kill(self, worker: str, spawner: Spawner) -> Worker:
-        """End a worker now: close its row, release its jobs (which costs them no attempt), terminate its instance.
+        """End a worker now: close its row, release its jobs (which costs them no attempt), terminate its instance. If one of
+        these failed, another call does the rest; once all are done, it raises InvalidInput, as for every ended worker.
 
         Raises NotFound, InvalidInput, and SpawnError if it runs at another provider.
         """
         closed = await self._close_row(worker, spawner)
         await self._store.queue.release(closed.holder, "its worker was killed by hand", charge=False)
         await spawner.terminate(self._pool_id, closed.worker_id)
-        return closed
+        await self._store.workers.note_instance(self._pool_id, closed.worker_id, closed.provider_ref or "", {KILLING: None})
+        return await self._store.workers.get(self._pool_id, closed.worker_id)
 
     async def _close_row(self, worker: str, spawner: Spawner, tries: int = _TRIES) -> Worker:
-        """Mark a worker as terminated in its row. If a heartbeat changes the row meanwhile, try again, up to ``tries``."""
-        row = await self._live(worker)
+        """Mark a worker as terminated in its row, unless an earlier kill did that and was not completed. If a heartbeat changes
+        the row meanwhile, try again, up to ``tries``."""
+        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
+        is_closed = bool(row.meta.get(KILLING)) and row.reaped_at is None
+        if not is_closed:
+            _expect_live(row)
         check_provider(row, spawner)
+        if is_closed:
+            return row
         try:
-            return await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
+            return await self._store.workers.move(
+                row, WorkerStatus.TERMINATED, "killed by hand", WorkerChange(meta={KILLING: True})
+            )
         except StaleWrite:
             if tries == 1:
                 raise
@@ -224,6 +229,11 @@ class FleetService:
             max_per_day=policy.max_per_day,
             max_per_month=policy.max_per_month,
         )
+
+
+def _expect_live(row: Worker) -> None:
+    if not row.is_live:
+        raise InvalidInput(f"expected a live worker, got {row.worker_id}, which is {row.status}")
 
 
 def _changed(settings: Mapping[str, Any]) -> Callable[[FleetPolicy], FleetPolicy] | None:

@@ -6,6 +6,7 @@ Only one process watches a pool: the one that holds the lease for it. It watches
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
@@ -36,13 +37,12 @@ async def when_due(store: Store, pool_id: PoolId) -> Due:
     if pool is None or pool.is_scaled:
         return _NEVER
     policy = PoolPolicy.from_json(pool.policy)
-    due = await store.jobs.due(
-        ClaimRequest(
-            pool_id=pool_id, holder=_NO_HOLDER, lease=timedelta(), capabilities=policy.capabilities, types=policy.types
-        )
+    every_type = ClaimRequest(
+        pool_id=pool_id, holder=_NO_HOLDER, lease=timedelta(), capabilities=policy.capabilities, types=policy.types
     )
-    if policy.paused and due.is_ready and not await _is_any_unpaused(store, pool_id, policy):
-        due = Due(is_ready=False, next_in=POLL_EVERY if due.next_in is None else due.next_in)
+    due = await store.jobs.due(replace(every_type, without=tuple(policy.paused)))
+    if policy.paused and due.wait is None and (await store.jobs.due(every_type)).wait is not None:
+        due = Due(is_ready=False, next_in=POLL_EVERY)  # another process may resume the paused type
     if due.wait is None and await has_waiting(store, pool_id):
         due = Due(is_ready=False, next_in=_WAITING_POLL)
     paused = timedelta() if pool.paused_until is None else pool.paused_until - await store.now()
@@ -54,12 +54,6 @@ async def when_due(store: Store, pool_id: PoolId) -> Due:
 async def has_waiting(store: Store, pool_id: PoolId) -> bool:
     """Whether the pool has jobs that wait for other jobs. They become ready when a job ends, perhaps one of another pool."""
     return (await store.jobs.counts(pool_id, 1)).waiting > 0
-
-
-async def _is_any_unpaused(store: Store, pool_id: PoolId, policy: PoolPolicy) -> bool:
-    """Whether a job is ready that the pool's workers handle, and whose type is not paused."""
-    ready = await store.jobs.by_type(pool_id)
-    return any(policy.handles(kind) and kind not in policy.paused for kind in ready)
 
 
 async def is_watched(store: Store, pool_id: PoolId) -> bool:

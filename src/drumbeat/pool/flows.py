@@ -9,6 +9,7 @@ from uuid import uuid4
 from drumbeat.core.errors import InvalidInput, JobEnded, NotFound
 from drumbeat.core.job import ENDED, UNFINISHED, IfFailed, Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
+from drumbeat.pool.job_options import check_key
 from drumbeat.store.flow_rules import FAILED
 from drumbeat.store.interface import Store
 
@@ -41,11 +42,12 @@ class WorkflowProgress:
 
 def chain(*stages: Stage, workflow_id: str | None = None) -> list[NewJob]:
     """Return jobs that run one after the other, to be pushed together. A stage is a job or a list of jobs: the jobs of one
-    stage run at the same time, and the next stage waits for all of them. Raises InvalidInput for an empty stage.
+    stage run at the same time, and the next stage waits for all of them. Raises InvalidInput for an empty stage and for an
+    empty or invalid ``workflow_id``.
 
     Jobs without an id get one, so that they can name each other; a job that has an id or a workflow keeps it.
     """
-    flow = workflow_id if workflow_id is not None else f"workflow-{uuid4().hex}"
+    flow = f"workflow-{uuid4().hex}" if workflow_id is None else check_key("workflow_id", workflow_id)
     jobs: list[NewJob] = []
     before: tuple[JobId, ...] = ()
     for place, stage in enumerate(stages, 1):

@@ -60,9 +60,10 @@ def options_without_effect(options: Mapping[str, Any]) -> list[str]:
     return [name for name in (*limits, *flow) if options.get(name)]
 
 
-def check_unique_key(key: str) -> str:
-    """Return a unique key. Raises InvalidInput if it is too long, or contains a character that a store cannot hold."""
-    return str(_read("unique_key", key))
+def check_key(option: str, key: str) -> str:
+    """Return a key that is the value of this option, such as ``unique_key`` or ``workflow_id``. Raises InvalidInput if it is
+    empty or too long, or contains a character that a store cannot hold."""
+    return str(_read(option, key))
 
 
 def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
@@ -98,6 +99,8 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _expected(value: Any) -> str:
+    if isinstance(value, str) and not value:
+        return "text that is not empty (leave the option out for a job without one)"
     is_long = isinstance(value, str) and len(value.encode("utf-8", "surrogatepass")) > MOST_TEXT_BYTES
     return f"text of at most {MOST_TEXT_BYTES} bytes (use a hash of a longer text)" if is_long else "text"
 
@@ -109,6 +112,12 @@ def _text(value: Any) -> str:
     if b"\0" in written or len(written) > MOST_TEXT_BYTES:
         raise ValueError(value)
     return str.__str__(value)  # a store may refuse a subclass of str, such as Django's SafeString
+
+
+def _key(value: Any) -> str:
+    if not (key := _text(value)):
+        raise ValueError(value)
+    return key
 
 
 def _maybe(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -196,7 +205,7 @@ def _rate(value: Any) -> RateLimit:
 
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "type": _text,
-    "job_id": _maybe(_text),
+    "job_id": _maybe(_key),
     "priority": _whole,
     "delay": duration,
     "run_at": _maybe(_moment),
@@ -204,15 +213,15 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "max_crashes": _count,
     "backoff": _backoff,
     "timeout": _maybe(_positive),
-    "unique_key": _maybe(_text),
-    "group": _maybe(_text),
+    "unique_key": _maybe(_key),
+    "group": _maybe(_key),
     "group_limit": _maybe(_count),
     "group_rate": _maybe(_rate),
     "capability": lambda value: None if value is None else _text(value) or None,  # no worker has an empty capability
     "after": _parents,
     "after_any": _flag,
     "if_failed": lambda value: IfFailed(_text(value)),
-    "workflow_id": _maybe(_text),
+    "workflow_id": _maybe(_key),
 }
 _EXPECTED = {
     "priority": "a whole number",

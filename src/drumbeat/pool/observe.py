@@ -46,7 +46,7 @@ async def observe(
     watched_since = _watched_since(snapshot, last)
     most = policy.slots + _MORE
     not_loaded = await read_not_loaded(store, pool, snapshot.now - RETRY_AFTER)
-    types = await claimable_types(store.jobs, pool_id, policy.types, policy.paused.union(not_loaded))
+    types = claimable_types(policy.types, policy.paused.union(not_loaded))
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
     workers = await _with_holders(store, pool_id, snapshot.workers, claimed)
     rows = {row.worker_id: row for row in workers}
@@ -60,7 +60,7 @@ async def observe(
         policy=policy,
         workers=workers,
         instances=snapshot.instances,
-        demand={} if types is None else await store.jobs.demand(pool_id, most, types),
+        demand={} if types is None else await store.jobs.demand(pool_id, most, *types),
         unhandled=await unhandled(store, pool_id, policy, not_loaded),
         not_loaded=not_loaded,
         claims=claims,
@@ -83,7 +83,10 @@ def _watched_since(snapshot: PoolSnapshot, last: Beat | None) -> datetime:
 
 async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy, not_loaded: Mapping[str, str]) -> Mapping[str, int]:
     """Count ready jobs by type, for types that have no handler in the pool, or one that workers cannot load."""
-    waiting = await store.jobs.by_type(pool_id) if policy.types or not_loaded else {}
+    if not policy.types and not not_loaded:
+        return {}
+    others = [kind for kind in policy.types or policy.paused if kind not in not_loaded]  # they must hide no unhandled jobs
+    waiting = await store.jobs.by_type(pool_id, without=others)
     return {kind: jobs for kind, jobs in waiting.items() if kind in not_loaded or not policy.handles(kind)}
 
 

@@ -4,16 +4,23 @@ The pool's policy has one field for each paused type, so that two pauses at the 
 claim knows nothing of pauses: a worker reads the policy at most once a second, and claims only jobs of the other types.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.model import PAUSED_TYPE, paused_types
-from drumbeat.store.interface import Jobs, PoolChange, Pools
+from drumbeat.store.interface import PoolChange, Pools
 
 READ_EVERY = timedelta(seconds=1)  #: how long a worker may go on claiming jobs of a type after it was paused
-_MOST = 100_000  #: ready jobs that are counted by type, for a worker with one handler for every type
+
+
+class TypeFilter(NamedTuple):
+    """Which job types to claim or to count."""
+
+    types: tuple[str, ...]  #: only these types; empty: every type
+    without: tuple[str, ...]  #: none of these types
 
 
 def pause_change(types: Iterable[str], now: datetime) -> PoolChange:
@@ -26,24 +33,19 @@ def resume_change(types: Iterable[str]) -> PoolChange:
     return PoolChange(dropped=[PAUSED_TYPE + kind for kind in types])
 
 
-async def claimable_types(jobs: Jobs, pool_id: PoolId, types: Sequence[str], paused: frozenset[str]) -> tuple[str, ...] | None:
-    """Return the types to claim: ``types`` (empty: every type) without the paused ones; None if no type is left.
-
-    If every type is wanted and some are paused, this returns the types of the ready jobs without the paused ones: a claim can
-    name the types that it wants, but no exceptions.
-    """
-    if not paused:
-        return tuple(types)
-    wanted = types or await jobs.by_type(pool_id, _MOST)
-    return tuple(kind for kind in wanted if kind not in paused) or None
+def claimable_types(types: Sequence[str], excluded: Collection[str]) -> TypeFilter | None:
+    """Return the types to claim: ``types`` (empty: every type) without ``excluded``; None if no type is left."""
+    left = tuple(kind for kind in types if kind not in excluded)
+    if types:
+        return TypeFilter(left, ()) if left else None
+    return TypeFilter((), tuple(sorted(excluded)))
 
 
 class ClaimableTypes:
     """Knows which job types may be claimed now. Reads the pool's policy at most once a second."""
 
-    def __init__(self, pools: Pools, jobs: Jobs, pool_id: PoolId, clock: Clock) -> None:
+    def __init__(self, pools: Pools, pool_id: PoolId, clock: Clock) -> None:
         self._pools = pools
-        self._jobs = jobs
         self._pool_id = pool_id
         self._clock = clock
         self._read_at: timedelta | None = None
@@ -53,7 +55,7 @@ class ClaimableTypes:
         """Read the policy again at the next claim, because this process has changed it."""
         self._read_at = None
 
-    async def of(self, types: Sequence[str], without: Iterable[str] = ()) -> tuple[str, ...] | None:
+    async def of(self, types: Sequence[str], without: Iterable[str] = ()) -> TypeFilter | None:
         """Return the types to claim for a worker that handles ``types`` (empty: every type) except those in ``without``,
         and except paused types; None if no type is left."""
         now = self._clock.elapsed()
@@ -61,4 +63,4 @@ class ClaimableTypes:
             row = await self._pools.find(self._pool_id)
             self._paused = frozenset() if row is None else paused_types(row.policy)
             self._read_at = now
-        return await claimable_types(self._jobs, self._pool_id, types, self._paused.union(without))
+        return claimable_types(types, self._paused.union(without))

@@ -6,16 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput, LargeLost, LargeUnavailable, LargeValueError
-from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob
+from drumbeat.core.job import ENDED, AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.envelope import needs_envelope, open_envelope, seal
 from drumbeat.pool.large.values import MOST_LARGE, LargeValues, fetch_value
 from drumbeat.pool.middleware import AttemptCall, MiddlewareChain, OutgoingJob
+from drumbeat.pool.outputs import filled_in, has_outputs
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)
 
+ReadParents = Callable[[JobId], Awaitable[Sequence[Job]]]  #: reads the jobs that a job waited for
 Send = Callable[[Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 SendBlocking = Callable[[Sequence[NewJob]], Sequence[JobId]]
 
@@ -98,20 +100,32 @@ class PoolPlugins:
         jobs: Sequence[Job],
         poison: Callable[[Job, str], Awaitable[None]],
         settle: Callable[[Sequence[JobOutcome]], Awaitable[object]],
+        read_parents: ReadParents,
     ) -> Sequence[Job]:
-        """Return claimed jobs with their payloads. Calls ``poison`` for a job whose payload is lost, and leaves it out. If a
-        payload cannot be read now, or if the caller is cancelled, calls ``settle`` to release all jobs before this raises."""
+        """Return claimed jobs with their payloads, results of parents filled in. Calls ``poison`` for a job whose payload is
+        lost or needs a result that is not there, and leaves it out. If something cannot be read now, or if the caller is
+        cancelled, calls ``settle`` to release all jobs before this raises."""
         opened: list[Job] = []
         try:
             for job in jobs:
                 try:
-                    opened.append(await self.opened_payload(job))
-                except LargeLost as exc:
+                    opened.append(await self.with_results(await self.opened_payload(job), read_parents))
+                except (LargeLost, InvalidInput) as exc:
                     await poison(job, str(exc))
         except BaseException:
             await _release(jobs, settle)
             raise
         return opened
+
+    async def with_results(self, job: Job, read_parents: ReadParents) -> Job:
+        """Return a job with the results of its parents filled in as arguments, if its payload refers to some; the result of a
+        failed parent is None. Raises LargeValueError if a result cannot be read, InvalidInput if an argument needs a parent
+        that has not ended."""
+        if job.if_failed is None or not has_outputs(job.payload):
+            return job
+        ended = [parent for parent in await read_parents(job.job_id) if parent.status in ENDED]
+        results = {str(parent.job_id): await self.opened_result(parent) for parent in ended}
+        return replace(job, payload=filled_in(job.payload, results))
 
     async def tell_poisoned(self, jobs: Sequence[Job]) -> None:
         """Call the hook ``on_poison`` for each of these jobs that is now poisoned. Their workers have crashed."""

@@ -74,7 +74,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         self._who = WorkerId(who)
         self._on_push = on_push
         self.create_missing: Callable[[], Awaitable[object]] = partial(self.create, exist_ok=True)  #: called by a push
-        self._claimable = ClaimableTypes(store.pools, store.jobs, self.pool_id, clock)
+        self._claimable = ClaimableTypes(store.pools, self.pool_id, clock)
 
     async def create(
         self,
@@ -193,8 +193,9 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         types: Sequence[str] = (),
     ) -> Sequence[Job]:
         """Claim up to ``limit`` jobs; ``types`` and ``capabilities`` say what the caller can run (no types: every type). A job
-        that must run alone is returned by itself; with a ``limit`` above 1, only if no other job can be claimed.
-        Raises LargeUnavailable if a large payload cannot be read now; then all claimed jobs return to the queue."""
+        that must run alone is returned by itself; with a ``limit`` above 1, only if no other job can be claimed. Results of
+        parents that are arguments of a task are filled in.
+        Raises LargeUnavailable if a large value cannot be read now; then all claimed jobs return to the queue."""
         claimable = await self._claimable.of(names("types", types))
         if claimable is None:
             return []
@@ -207,11 +208,13 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
                 limit=check_count("limit", limit),
                 alone=True,
                 capabilities=names("capabilities", capabilities),
-                types=claimable,
+                types=claimable.types,
+                without=claimable.without,
             )
         )
         settle = partial(self._store.queue.settle, holder)
-        return await self._plugins.opened_claims(claimed, partial(self.fail, fatal=True), settle)
+        poison = partial(self.fail, fatal=True)
+        return await self._plugins.opened_claims(claimed, poison, settle, self._store.jobs.parents)
 
     async def complete(self, job: Job, result: Any = None) -> None:
         """Mark a claimed job as done. Raises StaleWrite if the job was taken back or claimed again meanwhile."""

@@ -18,7 +18,7 @@ from drumbeat.spawn.names import Name
 from drumbeat.spawn.private import private_append, private_folder, write_private
 from drumbeat.spawn.tagged import is_recorded_running, pid_namespace
 
-_LONGEST_NAME_BYTES = 200
+_LONGEST_NAME_BYTES = 230  #: a pool's longest name and ``-worker-N``; with a suffix, it must fit the 255 bytes of a file name
 _LOCKED_FOR_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 _KEPT_FOR_SECONDS = 86_400.0  #: after this time the record of an ended process is deleted

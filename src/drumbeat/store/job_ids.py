@@ -1,12 +1,15 @@
-"""Job ids that the store assigns. They are short and sort in the order of pushing."""
+"""Job ids that the store assigns: short, and in the order of pushing. Checks ids and keys that the caller chose."""
 
 import re
 from collections.abc import Iterable
+from operator import attrgetter
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobId, NewJob
 
 _ASSIGNED = re.compile(r"j[0-9]{12,18}")
+_KEYS = ("job_id", "unique_key", "group", "workflow_id")
+_keys = attrgetter(*_KEYS)
 _format = "j%012d".__mod__  #: takes half the time of an f-string; every push and claim calls it
 
 
@@ -25,10 +28,14 @@ def number_of(job_id: str) -> int | None:
     return int(job_id[1:]) if _ASSIGNED.fullmatch(job_id) else None
 
 
-def check_chosen_job_id(job: NewJob) -> None:
-    """Raise InvalidInput if the caller chose an id that is empty or looks like an id that the store assigns."""
-    if job.job_id is not None and (not job.job_id or number_of(job.job_id) is not None):
+def check_keys(job: NewJob) -> None:
+    """Raise InvalidInput if the job's id, unique key, group or workflow id is empty: jobs that have nothing in common would
+    share it. Also if its id looks like an id that the store assigns."""
+    if "" in (keys := _keys(job)):
+        name = _KEYS[keys.index("")]
+        raise InvalidInput(f"expected {name} to be text that is not empty, got ''; use None for a job without one")
+    if job.job_id is not None and number_of(job.job_id) is not None:
         raise InvalidInput(
-            f"expected a job id that is not empty and not of the form the store assigns (j and 12 digits), got {job.job_id!r}; "
+            f"expected a job id that is not of the form the store assigns (j and 12 digits), got {job.job_id!r}; "
             "choose another id"
         )

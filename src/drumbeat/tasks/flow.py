@@ -9,7 +9,8 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import IfFailed, JobId, NewJob
 from drumbeat.core.plain import short_repr
 from drumbeat.pool.flows import Stage, chain as chain_new_jobs, group as group_new_jobs
-from drumbeat.pool.worker.outputs import OUTPUTS, has_outputs
+from drumbeat.pool.job_options import check_key
+from drumbeat.pool.outputs import OUTPUTS, has_outputs
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.store.flow_rules import parents_first
 from drumbeat.tasks.pushed import PushedJob, PushedWorkflow
@@ -124,9 +125,9 @@ class Workflow:
     """Jobs of tasks that are pushed together. ``chain`` and ``group`` make one."""
 
     def __init__(self, last: Sequence[TaskJob[Any]], workflow_id: str | None = None) -> None:
-        """``last`` are the last jobs; all jobs before them belong to the workflow too."""
+        """``last`` are the last jobs; all jobs before them belong to it too. Raises InvalidInput for an invalid id."""
         self.last = [*last]
-        self.workflow_id = workflow_id  #: set by the push, if None
+        self.workflow_id = None if workflow_id is None else check_key("workflow_id", workflow_id)  #: set by the push, if None
 
     @property
     def jobs(self) -> list[TaskJob[Any]]:
@@ -204,7 +205,7 @@ def chain(*stages: Any, workflow_id: str | None = None) -> Any:
     if not before:
         raise InvalidInput("expected at least one job in a chain, got none")
     given = (stage.workflow_id for stage in stages if isinstance(stage, Workflow))
-    return Workflow(before, workflow_id or next(filter(None, given), None))
+    return Workflow(before, next(filter(None, given), None) if workflow_id is None else workflow_id)
 
 
 @overload

@@ -14,10 +14,10 @@ from drumbeat.core.errors import JobEnded, NotFound
 from drumbeat.core.job import Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.flows import WorkflowProgress
+from drumbeat.pool.outputs import filled_in, has_outputs
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.failures import failure
-from drumbeat.pool.worker.outputs import filled_in, has_outputs
 from drumbeat.pool.worker.task_call import TaskFunction
 from drumbeat.store.flow_rules import ParentCounts, state_after
 from drumbeat.store.sql.caller_connection import is_awaited

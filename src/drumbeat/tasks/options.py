@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, NewJob, RateLimit
 from drumbeat.core.plain import short_repr
-from drumbeat.pool.job_options import check_unique_key, new_job
+from drumbeat.pool.job_options import check_key, new_job
 from drumbeat.pool.typed_values import Convert
 from drumbeat.pool.worker.task_call import TaskParameters
 from drumbeat.tasks.queue import DEFAULT_POOL as DEFAULT_POOL
@@ -79,6 +79,8 @@ def check_unique(name: str, unique: Any, parameters: Mapping[str, inspect.Parame
         fields = [field for field in string.Formatter().parse(unique) if field[1] is not None]
     except (TypeError, ValueError) as exc:
         raise InvalidInput(f"{expected}; got {short_repr(unique)}") from exc
+    if unique == "":
+        raise InvalidInput(f"{expected}; got '', which all jobs would share; leave unique out for jobs that need not be unique")
     for _, field, form, conversion in fields:
         if field not in parameters:
             raise InvalidInput(f"{expected}; got the field {field!r}, but the parameters are {', '.join(parameters)}")
@@ -129,7 +131,7 @@ def _formatted_key(name: str, unique: str, arguments: Mapping[str, Any], convert
     except (TypeError, ValueError):
         key = _typed_key(name, unique, arguments, converts)
     try:
-        return check_unique_key(key)
+        return check_key("unique_key", key)
     except InvalidInput as exc:
         raise InvalidInput(f"task {name}: {exc}; or set unique to True, which makes a short key of all arguments") from exc
 

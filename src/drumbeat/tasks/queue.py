@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_POOL = "default"
-_CLOSE_TIMEOUT = 10.0  #: seconds to wait for the store to close
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +143,9 @@ class StoreQueue:
         """Close the connection and end its thread. Safe to call more than once."""
         if self.loop.is_running:
             try:
-                self.loop.submit(self.connection.close()).result(_CLOSE_TIMEOUT)
+                self.loop.close(self.connection.close)
             except Exception as exc:
                 log.warning("failed to close the store of the tasks: %s", str(exc) or type(exc).__name__)
-            self.loop.close()
 
     async def _push(self, pool: str, task: TaskFunction, jobs: Sequence[NewJob]) -> Sequence[str]:
         target = self.pool(pool)

@@ -21,7 +21,7 @@ from drumbeat.adapters.flatmachines.work import LEASE
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobId, JobStatus
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.memory import MemoryStore
 
@@ -307,6 +307,16 @@ async def test_a_pool_bears_with_workers_that_beat_slowly(store: MemoryStore, se
     async with open_session(store) as session:
         await PoolHooks(session, plan={"heartbeat_interval": seconds}).on_machine_start({"pool_id": "papers", "worker_id": "w"})
     assert (await store.pools.get(PoolId("papers"))).thresholds.stale_after == timedelta(seconds=stale)
+
+
+async def test_a_pool_that_bears_slow_workers_gives_no_other_worker_less_time(store: MemoryStore) -> None:
+    await store.pools.create(pool("papers", PoolKind.JOBS, PRESETS[PoolKind.FLEET]))
+    async with open_session(store) as session:
+        await PoolHooks(session, plan={"heartbeat_interval": 40}).on_machine_start({"pool_id": "papers", "worker_id": "w"})
+
+    thresholds = (await store.pools.get(PoolId("papers"))).thresholds
+
+    assert (thresholds.stale_after, thresholds.lost_after) == (timedelta(seconds=80), timedelta(seconds=300))
 
 
 async def test_an_error_nobody_recovers_from_fails_the_job_and_its_worker(store: MemoryStore) -> None:

@@ -12,7 +12,7 @@ from flatmachines.distributed_hooks import DistributedWorkerHooks
 from drumbeat.adapters.flatmachines import DrumbeatRegistrationBackend, DrumbeatWorkBackend, DrumbeatWorkPool
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings
-from drumbeat.core.job import AttemptOutcome, JobId, JobStatus
+from drumbeat.core.job import AttemptOutcome, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId, WorkerStatus
 from drumbeat.store.interface import JoinRequest
@@ -125,6 +125,36 @@ async def test_a_late_result_of_a_reaped_worker_is_refused_from_another_process(
 
     await other.complete(str(item_id), "right")
     assert (await store.jobs.get(JobId(item_id))).result == "right"
+
+
+async def test_results_of_parents_are_filled_in(store: MemoryStore, papers: DrumbeatWorkPool, clock: ManualClock) -> None:
+    first = await papers.push("text")
+    waiting = NewJob(payload={"args": [None, 2], "kwargs": {}, "outputs": {"0": first, "all": [first]}}, after=(JobId(first),))
+    await store.queue.push(PoolId("papers"), [waiting])
+    done = await papers.claim("w1")
+    assert done is not None
+    await papers.complete(done.id, {"words": 3})
+
+    item = await papers.claim("w1")
+
+    assert item is not None
+    assert item.data == {"args": [{"words": 3}, 2], "kwargs": {"all": [{"words": 3}]}}
+
+
+async def test_an_item_that_needs_the_result_of_another_job_than_a_parent_is_poisoned(
+    store: MemoryStore, papers: DrumbeatWorkPool
+) -> None:
+    first = await papers.push("text")
+    needs = {"args": [None], "kwargs": {}, "outputs": {"0": "another"}}
+    [waiting] = await store.queue.push(PoolId("papers"), [NewJob(payload=needs, after=(JobId(first),))])
+    done = await papers.claim("w1")
+    assert done is not None
+    await papers.complete(done.id)
+
+    assert await papers.claim("w1") is None
+
+    job = await store.jobs.get(waiting)
+    assert (job.status, "outputs: expected the id of a job" in str(job.last_error)) == (JobStatus.POISONED, True)
 
 
 @pytest.mark.parametrize("verb", ["complete", "fail"])

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from drumbeat.pool.worker.executors import Executor, ProcessExecutor, executor
 from drumbeat.pool.worker.failures import ChildProcessFailure, failure
 from drumbeat.pool.worker.handlers import describe, load
 from drumbeat.pool.worker.options import ExecutorKind
+from drumbeat.pool.worker.process_pool import ChildProcess
 from drumbeat.runtime.log_output import stderr_handler
 
 HERE = "pool.examples"
@@ -104,6 +106,38 @@ async def test_a_handler_that_kills_its_process_has_failed_and_the_next_runs(pro
         await run(processes, "kill_oneself")
 
     assert await run(processes, "echo", 1) == 1
+
+
+def kill_now(process: psutil.Process) -> None:
+    """Kill a process and wait for its end, in which time the event loop notices nothing."""
+    process.kill()
+    with suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)
+
+
+@pytest.mark.parametrize("noticed", [True, False], ids=["noticed", "not noticed yet"])
+async def test_an_idle_process_that_ended_is_replaced(processes: Executor, noticed: bool) -> None:
+    handler = load(f"{HERE}:where")
+    await processes.prepare(handler)
+    process = psutil.Process(await run(processes, "where"))
+    kill_now(process)
+    if noticed:
+        await asyncio.sleep(0.2)
+
+    await processes.prepare(handler)
+
+    assert await run(processes, "where") != process.pid
+
+
+async def test_a_job_that_an_ended_process_did_not_get_goes_to_another(
+    processes: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChildProcess, "is_alive", True)
+    process = psutil.Process(await run(processes, "where"))
+    kill_now(process)
+
+    assert await run(processes, "where") != process.pid
 
 
 async def test_a_busy_process_can_be_stopped_and_the_loop_is_not_held_up(processes: Executor) -> None:

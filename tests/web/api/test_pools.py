@@ -117,6 +117,12 @@ class TestJobs:
         assert (shown["job"]["has_steps"], shown["job"]["events_sent"]) == (True, 1)
         assert "event 'approval' was sent" in why["steps"][0]
 
+    @pytest.mark.parametrize("option", ["job_id", "unique_key", "group", "workflow_id"])
+    async def test_an_empty_key_is_refused(self, api: httpx.AsyncClient, option: str) -> None:
+        answer = await api.post("/api/v1/pools/empty/jobs", json={"payload": 1, option: ""})
+
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, option)
+
     async def test_many_are_pushed_or_none(self, api: httpx.AsyncClient) -> None:
         many = await api.post("/api/v1/pools/many/jobs/many", json={"jobs": [{"payload": n} for n in range(5)]})
         wrong = await api.post("/api/v1/pools/many/jobs/many", json={"jobs": [{"payload": 1}, {"payload": 1, "priority": "x"}]})

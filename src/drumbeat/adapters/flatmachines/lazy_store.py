@@ -61,11 +61,13 @@ class LazyStore:
         return pool_id
 
     async def allow_slower_heartbeats(self, name: str, thresholds: Thresholds) -> None:
-        """Replace a pool's thresholds by ``thresholds``, but only if ``thresholds`` allow more time between heartbeats."""
+        """Replace a pool's thresholds by ``thresholds``, but only if ``thresholds`` allow more time between heartbeats. Its
+        ``lost_after`` is never lowered: live workers without contact to the store may go on for almost as long."""
         pools = (await self.store()).pools
         found = await pools.get(await self.pool(name, thresholds))
         if found.thresholds.stale_after < thresholds.stale_after:
-            await pools.change(found.pool_id, PoolChange(thresholds=thresholds))
+            lost_after = max(found.thresholds.lost_after, thresholds.lost_after)
+            await pools.change(found.pool_id, PoolChange(thresholds=replace(thresholds, lost_after=lost_after)))
 
     async def close(self) -> None:
         async with self._opening:

@@ -11,7 +11,7 @@ from typing import Any
 from flatmachines import WorkItem
 
 from drumbeat.adapters.flatmachines.lazy_store import LazyStore
-from drumbeat.composition.plugins import as_json, claimable_types
+from drumbeat.composition.plugins import TypeFilter, as_json, claimable_types
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import NO_BACKOFF, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
@@ -116,7 +116,8 @@ class DrumbeatWorkPool:
         return (await plugins.push(pool_id, [job], partial(store.queue.push, pool_id)))[0]
 
     async def claim(self, worker_id: str) -> WorkItem | None:
-        """Claim the next item for this worker; None if there is no item that it can claim.
+        """Claim the next item for this worker; None if there is no item that it can claim. Results of jobs that the item waited
+        for are filled in as arguments, if its payload refers to them.
 
         An item whose large payload is lost is poisoned. Raises LargeUnavailable if a large payload cannot be read now; then the
         item returns to the queue."""
@@ -125,20 +126,22 @@ class DrumbeatWorkPool:
         types = await self._claimable_types(store, pool_id)
         if types is None:
             return None
-        claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True, types=types)
+        claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True, **types._asdict())
         while claimed := await store.queue.claim(claiming):
             if opened := await self._opened(claimed, holder):
                 return self._item(opened[0])
         return None
 
     async def _opened(self, claimed: Sequence[Job], holder: Holder) -> Sequence[Job]:
-        """Return claimed jobs with their payloads as they were pushed. A job whose payload is lost is poisoned and left out."""
-        settle = partial((await self._store()).queue.settle, holder)
+        """Return claimed jobs with their payloads as they were pushed, and with the results of their parents filled in. A job
+        whose payload or such a result is lost is poisoned and left out."""
+        store = await self._store()
+        settle = partial(store.queue.settle, holder)
 
         async def poison(job: Job, error: str) -> None:
             await settle([JobOutcome(token=job.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)])
 
-        return await (await self._place.plane()).plugins.opened_claims(claimed, poison, settle)
+        return await (await self._place.plane()).plugins.opened_claims(claimed, poison, settle, store.jobs.parents)
 
     async def complete(self, item_id: str, result: Any | None = None) -> None:
         """Mark an item as done. Raises InvalidInput for a result that is not JSON; the item is then still claimed."""
@@ -158,17 +161,16 @@ class DrumbeatWorkPool:
         types = await self._claimable_types(store, pool_id)
         if types is None:
             return 0
-        if not types:
+        if not types.without:
             return await store.jobs.size(pool_id, MOST)
-        ready = await store.jobs.by_type(pool_id, MOST)
-        return sum(ready.get(kind, 0) for kind in types)
+        return min(sum((await store.jobs.by_type(pool_id, MOST, types.without)).values()), MOST)
 
-    async def _claimable_types(self, store: Store, pool_id: PoolId) -> tuple[str, ...] | None:
-        """Return the types of the items to claim, without paused types; empty: every type. None if no item can be claimed."""
+    async def _claimable_types(self, store: Store, pool_id: PoolId) -> TypeFilter | None:
+        """Return the types of the items to claim, without paused types; None if no item can be claimed."""
         row = await store.pools.find(pool_id)
         if row is None or (row.paused_until is not None and row.paused_until > await store.now()):
             return None
-        return await claimable_types(store.jobs, pool_id, (), paused_types(row.policy))
+        return claimable_types((), paused_types(row.policy))
 
     async def release_by_worker(self, worker_id: str) -> int:
         """Return all items of a lost worker to their queues, also those of other pools. Returns how many.

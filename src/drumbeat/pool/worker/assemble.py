@@ -68,7 +68,7 @@ def job_workload(
         lease=plan.lease_for(pool.thresholds),
         capabilities=plan.capabilities,
         store_url=store_url,
-        claimable=ClaimableTypes(store.pools, store.jobs, pool.pool_id, clock),
+        claimable=ClaimableTypes(store.pools, pool.pool_id, clock),
         ahead=bool(plan.prefetch),
         taken_back=TakenBackJobs(tell_poisoned),
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.job import ENDED, LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, retry_delay
+from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome, retry_delay
 from drumbeat.core.job_step import JobStep
 from drumbeat.core.plain import time_span
 from drumbeat.pool.envelope import needs_envelope, open_envelope
@@ -21,7 +21,6 @@ from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handler, Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.log_context import CURRENT_JOB
-from drumbeat.pool.worker.outputs import filled_in, has_outputs
 from drumbeat.pool.worker.steps import AttemptSteps, StepStore, error_beside_suspension
 from drumbeat.runtime.timeouts import LostRace, race
 
@@ -156,21 +155,11 @@ class AttemptRunner:
     async def _parents(self, read: ReadParents, job_id: JobId) -> Sequence[Job]:
         return [await self.plugins.opened(parent) for parent in await read(job_id)]
 
-    async def _with_outputs(self, read: ReadParents, job: Job) -> Job:
-        """Return the job with the results of its parents filled in as arguments; the result of a failed parent is None. Raises
-        LargeValueError if a result cannot be read, InvalidInput if an argument needs a parent that has not ended."""
-        results: dict[str, Any] = {}
-        for parent in await read(job.job_id):
-            if parent.status in ENDED:
-                results[parent.job_id] = await self.plugins.opened_result(parent)
-        return replace(job, payload=filled_in(job.payload, results))
-
     async def _result(self, held: InFlightJob) -> Any:
         handler = handler_for(self.handlers, held.job.type)
         if held.job.if_failed is not None and self.read_parents is not None:
             held.context.read_parents_by(partial(self._parents, self.read_parents), asyncio.get_running_loop())
-            if has_outputs(held.context.payload):
-                held.context.job = await self._with_outputs(self.read_parents, held.context.job)
+            held.context.job = await self.plugins.with_results(held.context.job, self.read_parents)
         if self.plugins.large is not None:
             held.context.most_bytes = self.plugins.most_bytes
         if self.steps is not None:

@@ -66,6 +66,7 @@ def _listen(stream: BinaryIO, requests: Messages, answers: Messages) -> None:
 def _work(request: dict[str, Any], responses: BinaryIO, answers: Messages) -> dict[str, Any]:
     """Import the handler of a request and, if the request has a job, run it. Returns the last response to the request."""
     try:
+        _write(responses, {"begun": True})
         handler = load(request["handler"])
         return _run(handler, request, responses, answers) if "job" in request else {"result": None}
     except BaseException as exc:

@@ -14,7 +14,7 @@ from drumbeat.core.job_step import NewStep
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import NOT_LOADED, TYPES, Holder
-from drumbeat.pool.paused_types import ClaimableTypes
+from drumbeat.pool.paused_types import ClaimableTypes, TypeFilter, claimable_types
 from drumbeat.pool.worker.taken_back import TakenBackJobs
 from drumbeat.store.interface import ClaimRequest, Jobs, JobSteps, Leases, Queue, RenewResult, SettleResult, Workers
 
@@ -63,14 +63,20 @@ class Claims:
 
         ``alone``: this worker runs no other job, so it can also claim a job that must run alone.
         """
-        types = await self.claimable.of(self.types, self.not_loaded) if limit > 0 and self.claimable is not None else self.types
-        claiming = self._claiming(limit, types, alone=alone) if limit > 0 and types is not None else None
+        types = await self._types_to_claim() if limit > 0 else None
+        claiming = None if types is None else self._claiming(limit, types, alone=alone)
         if not verdicts:
             claimed = await self.queue.claim(claiming) if claiming is not None else ()
             return SettleResult(stale=(), claimed=tuple(claimed))
         return await self.queue.settle(self.holder, verdicts, claiming)
 
-    def _claiming(self, limit: int, types: tuple[str, ...], *, alone: bool) -> ClaimRequest:
+    async def _types_to_claim(self) -> TypeFilter | None:
+        """Return the job types that this worker can run and that are not paused; None if there are none."""
+        if self.claimable is None:
+            return claimable_types(self.types, self.not_loaded)
+        return await self.claimable.of(self.types, self.not_loaded)
+
+    def _claiming(self, limit: int, types: TypeFilter, *, alone: bool) -> ClaimRequest:
         return ClaimRequest(
             pool_id=self.pool_id,
             holder=self.holder,
@@ -79,7 +85,8 @@ class Claims:
             ahead=self.ahead,
             alone=alone,
             capabilities=self.capabilities,
-            types=types,
+            types=types.types,
+            without=types.without,
         )
 
     async def renew(self, tokens: Sequence[Token]) -> RenewResult:
@@ -133,7 +140,8 @@ class Claims:
 
         There is a wait because the store extends an expired lease once, by its length, before it takes the job back.
         """
-        return await self.jobs.overdue_in(self._claiming(1, self.types, alone=True))
+        types = await self._types_to_claim()
+        return None if types is None else await self.jobs.overdue_in(self._claiming(1, types, alone=True))
 
     async def expire(self) -> Sequence[Job]:
         """Take back the jobs with an expired lease, of all pools. As every worker does this, no controller is needed for it."""

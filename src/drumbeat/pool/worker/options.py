@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
@@ -70,6 +71,17 @@ class WorkPlan:
         default = WorkPlan()
         chosen = [name for name in PLAN_FIELDS if getattr(self, name) != getattr(default, name)] if names is None else names
         return {name: _json(getattr(self, name)) for name in chosen}
+
+
+def plan_from_options(given: Mapping[str, Any]) -> WorkPlan:
+    """Build the plan of a worker from options by name. Raises InvalidInput, which suggests the most similar option."""
+    known = [name for name in PLAN_FIELDS if name != "handlers"]  # the caller gives the handler itself
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidInput(f"expected an option of a worker, one of {', '.join(known)}; got {name!r}{hint}")
+    return WorkPlan(**given)
 
 
 def _json(value: Any) -> Any:

@@ -30,16 +30,31 @@ class ChildProcess:
     process: Process
     imported: set[str] = field(default_factory=set)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process has not ended; it also says so before the event loop has noticed the end."""
+        if self.process.returncode is not None or not hasattr(os, "waitid"):  # macOS has it only since Python 3.13
+            return self.process.returncode is None
+        try:
+            return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:  # the event loop is about to notice the end
+            return False
+
+
+class NotBegun(ChildProcessFailure):
+    """Raised if a child process ended before it said that it begins with the request, so that the job has not begun."""
+
 
 class ProcessPool:
-    """Child processes that run handlers. A process is started when none is idle, and reused for later jobs."""
+    """Child processes that run handlers. A process is started when none is idle, and reused for later jobs. An idle process
+    that has ended gets no job."""
 
     def __init__(self) -> None:
         self._idle: list[ChildProcess] = []
 
     async def prepare(self, handler: str) -> None:
         """Have an idle process that has imported the handler. Raises ChildProcessFailure if it cannot be imported."""
-        if not any(handler in each.imported for each in self._idle):
+        if not any(handler in each.imported and each.is_alive for each in self._idle):
             await self._exchange(handler, {"handler": handler}, None)
 
     async def run(self, handler: str, context: JobContext) -> Any:
@@ -49,11 +64,14 @@ class ProcessPool:
         return await self._exchange(handler, _request(handler, context), context)
 
     async def _exchange(self, handler: str, request: dict[str, Any], context: JobContext | None) -> Any:
-        child = self._take(handler) or ChildProcess(await _start())
+        idle = self._take(handler)
+        child = idle or ChildProcess(await _start())
         try:
             result = await _exchange(child.process, request, context)
-        except ChildProcessFailure:
+        except ChildProcessFailure as exc:
             await self._keep(child)
+            if idle is not None and isinstance(exc, NotBegun):
+                return await self._exchange(handler, request, context)
             raise
         except BaseException:
             await _kill(child.process)
@@ -63,7 +81,8 @@ class ProcessPool:
         return result
 
     def _take(self, handler: str) -> ChildProcess | None:
-        """Take an idle process, if possible one that has imported the handler."""
+        """Take an idle process, if possible one that has imported the handler. Drops those that have ended."""
+        self._idle = [each for each in self._idle if each.is_alive]
         child = next((each for each in reversed(self._idle) if handler in each.imported), None)
         if child is None:
             return self._idle.pop() if self._idle else None
@@ -91,10 +110,12 @@ async def _start() -> Process:
 
 async def _exchange(process: Process, request: dict[str, Any], context: JobContext | None) -> Any:
     """Send a request, answer the child's questions about the job of ``context``, and return its result."""
+    failed_with: type[ChildProcessFailure] = NotBegun
     try:
         await _send(process, request)
         while not _ENDS & (message := await _receive(process)).keys():
-            if context is None:
+            failed_with = ChildProcessFailure
+            if context is None or "begun" in message:
                 continue
             if "asks" in message:
                 await _send(process, await _parents(context))
@@ -104,7 +125,7 @@ async def _exchange(process: Process, request: dict[str, Any], context: JobConte
                 context.progress(message["progress"], message["note"])
     except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
         code = await process.wait()
-        raise ChildProcessFailure(
+        raise failed_with(
             HandlerFailure(error=f"the handler's process ended with exit code {code} before its job did")
         ) from None
     if (failed := message.get("failure")) is not None:

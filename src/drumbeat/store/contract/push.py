@@ -191,10 +191,18 @@ class PushContract(Given):
 
         assert await store.queue.claim(claiming(pool)) == []
 
-    @pytest.mark.parametrize("name", ["j000000000001", "j123456789012345678", ""])
+    @pytest.mark.parametrize("name", ["j000000000001", "j123456789012345678"])
     async def test_an_id_that_looks_like_the_stores_own_is_refused(self, store: Store, pool: PoolRow, name: str) -> None:
         with pytest.raises(InvalidInput, match="id"):
             await pushed(store, pool, 1, job_id=JobId(name))
+
+    @pytest.mark.parametrize("option", ["job_id", "unique_key", "group", "workflow_id"])
+    async def test_an_empty_key_is_refused(self, store: Store, pool: PoolRow, option: str) -> None:
+        for push in (pushed, pushed_alike):
+            with pytest.raises(InvalidInput, match=f"expected {option} to be text that is not empty, got ''"):
+                await push(store, pool, 1, 2, **{option: ""})
+
+        assert [*await store.jobs.list(pool.pool_id)] == []
 
     async def test_a_unique_key_is_one_job_while_it_is_unfinished(self, store: Store, pool: PoolRow) -> None:
         ids = await pushed(store, pool, 1, 2, unique_key="k")

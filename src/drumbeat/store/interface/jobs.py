@@ -23,10 +23,15 @@ class ClaimRequest:
     alone: bool = False  #: the worker holds no other job, so it can get a job that must run alone
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()  #: only jobs of these types; empty: every type
+    without: tuple[str, ...] = ()  #: no jobs of these types, such as paused ones
+
+    def accepts(self, job_type: str) -> bool:
+        """Whether the worker accepts jobs of this type."""
+        return (not self.types or job_type in self.types) and job_type not in self.without
 
     def could_have(self, job_type: str, capability: str | None) -> bool:
         """Whether the worker accepts jobs of this type and has the capability (None: the job needs none)."""
-        return (not self.types or job_type in self.types) and (not capability or capability in self.capabilities)
+        return self.accepts(job_type) and (not capability or capability in self.capabilities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +188,17 @@ class Jobs(Protocol):
         """Count the jobs of a group that were claimed within the last ``per``; the group's rate limit bounds this number."""
         ...
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
+    async def demand(
+        self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = (), without: Sequence[str] = ()
+    ) -> Mapping[str, int]:
         """Count ready jobs by the capability they need ('' for none), each up to ``most``. Of each group, counts only the
-        jobs that its limit and rate allow to be claimed now. ``types``: only jobs of these types; empty: every type."""
+        jobs that its limit and rate allow to be claimed now. ``types``: only jobs of these types; empty: every type.
+        ``without``: no jobs of these types."""
         ...
 
-    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        """Count the ready jobs of each type. In a queue longer than ``most``, only about the first ``most`` are counted."""
+    async def by_type(self, pool_id: PoolId, most: int = 10_000, without: Sequence[str] = ()) -> Mapping[str, int]:
+        """Count the ready jobs of each type except those in ``without``. Of more than ``most`` such jobs, only about the first
+        ``most`` are counted, however many jobs of the excluded types come before them."""
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:

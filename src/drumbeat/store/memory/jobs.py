@@ -102,9 +102,12 @@ class MemoryJobs(MemoryTable):
         return sum(at > self.state.now() - per for at in self._rows(pool_id).claims.get(group, ()))
 
     @operation
-    def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
+    def demand(
+        self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = (), without: Sequence[str] = ()
+    ) -> Mapping[str, int]:
         rows = self._rows(pool_id)
-        in_order = [job for job in self._in_order(pool_id) if not types or job.type in types]
+        wanted = (job for job in self._in_order(pool_id) if job.type not in without)
+        in_order = [job for job in wanted if not types or job.type in types]
         running = Counter(job.group for job in rows.of(JobStatus.CLAIMED))
         places, needed = Counter[str | None](), Counter[str]()
         for job in in_order:
@@ -115,8 +118,9 @@ class MemoryJobs(MemoryTable):
         return {capability: min(count, most) for capability, count in needed.items()}
 
     @operation
-    def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        return Counter(job.type for job in self._in_order(pool_id)[:most])
+    def by_type(self, pool_id: PoolId, most: int = 10_000, without: Sequence[str] = ()) -> Mapping[str, int]:
+        wanted = (job.type for job in self._in_order(pool_id) if job.type not in without)
+        return Counter(islice(wanted, most))
 
     @operation
     def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:

@@ -13,7 +13,7 @@ from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
 from drumbeat.store.flow_rules import has_links, parents_first
 from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
-from drumbeat.store.job_ids import check_chosen_job_id, job_id_of
+from drumbeat.store.job_ids import check_keys, job_id_of
 from drumbeat.store.job_outcomes import apply_outcome, apply_worker_loss, lost_attempt_outcome
 from drumbeat.store.memory.flows import expect_parents, link, pass_on_end
 from drumbeat.store.memory.ready import ClaimDetails, JobRows
@@ -102,7 +102,7 @@ class MemoryQueue(MemoryTable):
         return await self.state.subscribers.wait(pool_id, self.state.clock, left, due=left < within)
 
     def _expect_pushable(self, pool_id: PoolId, job: NewJob) -> None:
-        check_chosen_job_id(job)
+        check_keys(job)
         owner = self.state.job_pools.get(job.job_id) if job.job_id else None
         if owner not in (None, pool_id):
             raise AlreadyExists(f"job {job.job_id} already exists in pool {owner}; choose another id")
@@ -238,7 +238,7 @@ def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: dat
 
 def _fits(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> bool:
     """Whether this worker can run the job (by type, capability and whether it must run alone) and the job's group has room."""
-    if claiming.types and job.type not in claiming.types:
+    if not claiming.accepts(job.type):
         return False
     if job.must_run_alone and not (claiming.alone and claiming.limit == 1):
         return False

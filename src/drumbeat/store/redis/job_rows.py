@@ -26,7 +26,7 @@ from drumbeat.core.job import (
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import ClaimRequest
-from drumbeat.store.job_ids import check_chosen_job_id, job_id_of
+from drumbeat.store.job_ids import check_keys, job_id_of
 from drumbeat.store.redis.database import Argument
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
@@ -129,7 +129,7 @@ def push_words(jobs: Sequence[NewJob]) -> bytes:
 
 
 def _push_row(job: NewJob) -> tuple[Any, ...]:
-    check_chosen_job_id(job)
+    check_keys(job)
     return (
         _document(job),
         _lane(job),
@@ -177,6 +177,7 @@ def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
 
 def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
     """Return the script arguments to push jobs that differ only in payload: lane, priority, and each job as JSON."""
+    check_keys(jobs.like)
     common = _common(jobs.like)
     return _lane(jobs.like), jobs.like.priority, *(_encoded(_Document(each, *common), "payload") for each in jobs.payloads)
 
@@ -201,7 +202,13 @@ def claiming_words(claiming: ClaimRequest) -> tuple[Argument, ...]:
         _pack(claiming.types),
         int(claiming.ahead),
         int(claiming.alone),
+        _pack(claiming.without),
     )
+
+
+def type_words(types: Sequence[str], without: Sequence[str]) -> tuple[Argument, ...]:
+    """Return the script arguments that select job types: only those in ``types`` (empty: every type), none in ``without``."""
+    return _pack(types), _pack(without)
 
 
 def holder_word(holder: Holder) -> str:

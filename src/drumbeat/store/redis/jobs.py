@@ -14,7 +14,7 @@ from drumbeat.store.interface import ClaimRequest, Due
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_word, job_of, jobs_of
+from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_word, job_of, jobs_of, type_words
 from drumbeat.store.redis.rows import at_us, moment, to_us
 from drumbeat.store.redis.upkeep import RedisUpkeep
 
@@ -85,11 +85,13 @@ class RedisJobs:
         claims: int = await self._database.run("job_recent", pool_id, group, to_us(per))
         return claims
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
-        return _counts(await self._database.run("job_demand", pool_id, most, *types))
+    async def demand(
+        self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = (), without: Sequence[str] = ()
+    ) -> Mapping[str, int]:
+        return _counts(await self._database.run("job_demand", pool_id, most, *type_words(types, without)))
 
-    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        return _counts(await self._database.run("job_types", pool_id, most))
+    async def by_type(self, pool_id: PoolId, most: int = 10_000, without: Sequence[str] = ()) -> Mapping[str, int]:
+        return _counts(await self._database.run("job_types", pool_id, most, *type_words((), without)))
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return jobs_of(await self._database.run("job_cancel", *dict.fromkeys(job_ids)))

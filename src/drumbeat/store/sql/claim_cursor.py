@@ -16,7 +16,8 @@ WORTH = 20.0  #: a cursor's lifetime is this many times the duration of a claim 
 _LOWEST = -(2**31)
 
 
-CursorKey = tuple[str, tuple[str, ...], tuple[str, ...]]  #: the pool, capabilities and job types that a cursor is for
+#: the pool, the capabilities, the job types and the excluded job types that a cursor is for
+CursorKey = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,8 +95,10 @@ class SqlJobs:
         [row] = await self._database.read("count_recent_claims", values)
         return int(row["claims"])
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
-        values = {"pool_id": pool_id, "most": most, "types": dump([*types])}
+    async def demand(
+        self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = (), without: Sequence[str] = ()
+    ) -> Mapping[str, int]:
+        values = {"pool_id": pool_id, "most": most, "types": dump([*types]), "without": dump([*without])}
         rows = await self._counted(values)
         needed = Counter[str]()
         for row in rows:
@@ -108,8 +110,8 @@ class SqlJobs:
                 needed.update(claimable_capabilities(group))
         return {capability: min(count, most) for capability, count in needed.items() if count}
 
-    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        rows = await self._database.read("count_types", {"pool_id": pool_id, "most": most})
+    async def by_type(self, pool_id: PoolId, most: int = 10_000, without: Sequence[str] = ()) -> Mapping[str, int]:
+        rows = await self._database.read("count_types", {"pool_id": pool_id, "most": most, "without": dump([*without])})
         return {row["type"]: int(row["jobs"]) for row in rows}
 
     async def _counted(self, values: Mapping[str, Any]) -> Sequence[Row]:
@@ -140,7 +142,7 @@ class SqlJobs:
         return timedelta(microseconds=max(min(left), 0)) if left else None
 
     async def due(self, claiming: ClaimRequest) -> Due:
-        needs = {"types": dump([*claiming.types]), "capabilities": dump([*claiming.capabilities])}
+        needs = {name: dump([*getattr(claiming, name)]) for name in ("types", "without", "capabilities")}
         [row] = await self._database.read("find_next_due", {"pool_id": claiming.pool_id, **needs})
         left = None if row["next_due"] is None else timedelta(microseconds=row["next_due"] - row["now"])
         return Due(is_ready=bool(row["ready"]), next_in=left)

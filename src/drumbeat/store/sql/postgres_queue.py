@@ -14,7 +14,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.flow_rules import has_links, links_within, may_free_a_key, parents_first
 from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
-from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
+from drumbeat.store.job_ids import check_keys, job_id_of, job_ids_of
 from drumbeat.store.sql.claim_cursor import START, ClaimCursor, CursorKey, advanced
 from drumbeat.store.sql.database import Database, Row, Rows, Script, transact_again, write_again
 from drumbeat.store.sql.flow_scripts import link_jobs, push_in_turn
@@ -207,7 +207,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
     if are_plain(jobs):
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:
-        check_chosen_job_id(job)
+        check_keys(job)
     if may_free_a_key(jobs) or _may_swap(jobs):
         return (yield from push_in_turn(jobs, lambda each: push_script(pool_id, each, channel)))
     order, links = (parents_first(jobs), links_within(jobs)) if has_links(jobs) else (range(len(jobs)), Counter())
@@ -316,7 +316,7 @@ def _claim_under_lock(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
 
 
 def _cursor_key(claiming: ClaimRequest) -> CursorKey:
-    return claiming.pool_id, claiming.capabilities, claiming.types
+    return claiming.pool_id, claiming.capabilities, claiming.types, claiming.without
 
 
 def _claim_values(claiming: ClaimRequest, cursor: ClaimCursor) -> dict[str, Any]:
@@ -328,6 +328,7 @@ def _claim_values(claiming: ClaimRequest, cursor: ClaimCursor) -> dict[str, Any]
         "alone": claiming.alone and claiming.limit == 1,
         "capabilities": claiming.capabilities,
         "types": claiming.types,
+        "without": claiming.without,
         "priority": cursor.priority,
         "number": cursor.number,
     }

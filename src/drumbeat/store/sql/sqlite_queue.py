@@ -9,7 +9,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.flow_rules import has_links, links_within, may_free_a_key, parents_first
 from drumbeat.store.interface import ClaimRequest, SettleResult
-from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
+from drumbeat.store.job_ids import check_keys, job_id_of, job_ids_of
 from drumbeat.store.sql.database import Bulk, Row, Script
 from drumbeat.store.sql.flow_scripts import link_jobs, pass_on_ends, push_in_turn
 from drumbeat.store.sql.job_rows import are_plain, holder_values, json_text, new_job_values, result_text, rows_json
@@ -56,7 +56,7 @@ class SqliteQueue(SqlQueue):
 def push_script(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
     """Push jobs in the transaction that runs this script, which must hold the file's write lock."""
     for job in jobs:
-        check_chosen_job_id(job)
+        check_keys(job)
     if may_free_a_key(jobs):
         return push_in_turn(jobs, partial(push_script, pool_id))
     if not has_links(jobs):
@@ -136,6 +136,7 @@ def _claim_values(claiming: ClaimRequest) -> dict[str, Any]:
         "alone": claiming.alone and claiming.limit == 1,
         "capabilities": dump(claiming.capabilities) if claiming.capabilities else "[]",
         "types": dump(claiming.types) if claiming.types else "[]",
+        "without": dump(claiming.without) if claiming.without else "[]",
     }
 
 

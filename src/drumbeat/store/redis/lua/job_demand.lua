@@ -2,12 +2,12 @@
 -- Count ready jobs by the capability they need, which is the same for all jobs of a lane. Of a group, over all its lanes, only
 -- as many jobs count as its limits allow.
 local pool, most, at, demand, counted, answer = ARGV[1], tonumber(ARGV[2]), now(), {}, {}, {}
-local types = {unpack(ARGV, 3)}
+local wanted_types = {types = cmsgpack.unpack(ARGV[3]), without = cmsgpack.unpack(ARGV[4])}
 promote(pool, at)
 for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
   local lane = string.sub(head, NUMBER + 1)
   local needs = needs_of(lane)
-  local wanted = #types == 0 or is_named(types, needs[2])
+  local wanted = accepts(wanted_types, needs[2])
   local capability, group, jobs = needs[1], needs[3], wanted and call('ZCARD', lane_key(pool, lane)) or 0
   if capability == cjson.null then capability = '' end
   if group ~= cjson.null and (needs[4] ~= cjson.null or needs[5] ~= cjson.null) then

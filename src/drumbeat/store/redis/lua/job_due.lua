@@ -1,7 +1,7 @@
 -- needs: jobs, lanes, claim
 -- Whether a pending job that this worker can run is due, and how long until the next is. Delayed jobs are sorted by due time.
 local pool, at = ARGV[1], now()
-local claiming = {capabilities = cmsgpack.unpack(ARGV[5]), types = cmsgpack.unpack(ARGV[6])}
+local claiming = {capabilities = cmsgpack.unpack(ARGV[5]), types = cmsgpack.unpack(ARGV[6]), without = cmsgpack.unpack(ARGV[9])}
 local ready = 0
 for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
   if could_have(claiming, needs_of(string.sub(head, NUMBER + 1))) then ready = 1; break end

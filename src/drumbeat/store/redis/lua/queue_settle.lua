@@ -18,7 +18,7 @@ flush()
 if not pool then return {stale} end
 local claiming = {holder = ARGV[4], lease = tonumber(ARGV[5]), limit = tonumber(ARGV[6])}
 claiming.capabilities, claiming.types = cmsgpack.unpack(ARGV[7]), cmsgpack.unpack(ARGV[8])
-claiming.ahead, claiming.alone = ARGV[9] == '1', ARGV[10] == '1'
+claiming.ahead, claiming.alone, claiming.without = ARGV[9] == '1', ARGV[10] == '1', cmsgpack.unpack(ARGV[11])
 local taken = claim(pool, claiming, at)
 if #taken == claiming.limit then return {stale, as_list(taken)} end
 return {stale, as_list(taken), outlook(pool, at)}

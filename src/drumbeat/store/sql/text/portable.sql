@@ -652,14 +652,17 @@ SELECT 1 AS expired FROM drumbeat.jobs @by(jobs_claimed) WHERE status = 'claimed
 SELECT @now AS now,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                   AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types))
+                  AND (CAST(:without AS TEXT) = '[]' OR NOT @among(j.type, :without))
                   AND (j.capability IS NULL OR @among(j.capability, :capabilities)))
        OR EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                   AND j.not_before <= @now
                   AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types))
+                  AND (CAST(:without AS TEXT) = '[]' OR NOT @among(j.type, :without))
                   AND (j.capability IS NULL OR @among(j.capability, :capabilities))) AS ready,
        (SELECT j.not_before FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
            AND j.not_before > @now
            AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types))
+           AND (CAST(:without AS TEXT) = '[]' OR NOT @among(j.type, :without))
            AND (j.capability IS NULL OR @among(j.capability, :capabilities))
          ORDER BY j.not_before LIMIT 1) AS next_due;
 
@@ -753,23 +756,28 @@ SELECT capability, limited, due, COUNT(*) AS jobs
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
                                    THEN 1 ELSE 0 END AS limited
                          FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
-                          AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types)) LIMIT CAST(:most AS INTEGER)) a
+                          AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types))
+                          AND (CAST(:without AS TEXT) = '[]' OR NOT @among(j.type, :without)) LIMIT CAST(:most AS INTEGER)) a
          UNION ALL
         SELECT * FROM (SELECT COALESCE(j.capability, '') AS capability, 1 AS due,
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
                                    THEN 1 ELSE 0 END AS limited
                          FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
-                          AND j.not_before <= @now AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types)) LIMIT CAST(:most AS INTEGER)) b) c
+                          AND j.not_before <= @now AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types))
+                          AND (CAST(:without AS TEXT) = '[]' OR NOT @among(j.type, :without)) LIMIT CAST(:most AS INTEGER)) b) c
  GROUP BY capability, limited, due;
 
 -- name: count_types
--- Counts up to a limit of the first ready jobs, and up to the same limit of delayed jobs that are due.
+-- Counts up to a limit of the first ready jobs, and up to the same limit of delayed jobs that are due. Jobs of the types in
+-- :without do not use up the limit.
 SELECT type, COUNT(*) AS jobs
   FROM (SELECT * FROM (SELECT j.type FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                          AND (CAST(:without AS TEXT) = '[]' OR NOT @among(j.type, :without))
                         ORDER BY j.priority DESC, j.seq LIMIT CAST(:most AS INTEGER)) a
          UNION ALL
         SELECT * FROM (SELECT j.type FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
-                          AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) c
+                          AND j.not_before <= @now AND (CAST(:without AS TEXT) = '[]' OR NOT @among(j.type, :without))
+                        LIMIT CAST(:most AS INTEGER)) b) c
  GROUP BY type;
 
 -- name: note_progress

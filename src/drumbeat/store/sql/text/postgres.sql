@@ -194,6 +194,7 @@ WITH gate AS MATERIALIZED (
        AND j.status = 'pending' AND j.delayed = 0 AND (SELECT may_claim FROM gate) AND (j.alone = 0 OR CAST(:alone AS boolean))
        AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
        AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
+       AND CASE WHEN j.type = ANY(CAST(:without AS text[])) THEN FALSE ELSE TRUE END
      ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE drumbeat.jobs j
@@ -263,6 +264,7 @@ WITH gate AS MATERIALIZED (
        AND j.status = 'pending' AND j.delayed = 0 AND (SELECT may_claim FROM gate) AND (j.alone = 0 OR CAST(:alone AS boolean))
        AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
        AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
+       AND CASE WHEN j.type = ANY(CAST(:without AS text[])) THEN FALSE ELSE TRUE END
      ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE drumbeat.jobs j
@@ -321,6 +323,7 @@ WITH running AS MATERIALIZED (
      WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 AND (j.alone = 0 OR CAST(:alone AS boolean))
        AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
        AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
+       AND CASE WHEN j.type = ANY(CAST(:without AS text[])) THEN FALSE ELSE TRUE END
        AND (j.group_limit IS NULL OR j.group_key IS NULL OR COALESCE(running.jobs, 0) < j.group_limit)
        AND (j.rate_count IS NULL OR j.group_key IS NULL OR recent.claims < j.rate_count)
      ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) * 10 + 100
@@ -351,10 +354,12 @@ RETURNING j.*;
 WITH RECURSIVE groups (group_key) AS (
     SELECT MIN(j.group_key) FROM drumbeat.jobs j
      WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+       AND (CAST(:without AS TEXT) = '[]' OR j.type NOT IN (SELECT value FROM @texts(:without)))
        AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
     UNION ALL
     SELECT (SELECT MIN(j.group_key) FROM drumbeat.jobs j
              WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+               AND (CAST(:without AS TEXT) = '[]' OR j.type NOT IN (SELECT value FROM @texts(:without)))
                AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key > groups.group_key)
       FROM groups WHERE groups.group_key IS NOT NULL
 )
@@ -365,11 +370,13 @@ SELECT (SELECT COUNT(*) FROM drumbeat.jobs j
                SELECT MAX(first.rate_us)
                  FROM (SELECT j.rate_us FROM drumbeat.jobs j
                         WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+                          AND (CAST(:without AS TEXT) = '[]' OR j.type NOT IN (SELECT value FROM @texts(:without)))
                           AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                         LIMIT 1) first)) AS recent,
        (SELECT CAST(json_agg(json_build_array(first.capability, first.group_limit, first.rate_count)) AS text)
           FROM (SELECT j.capability, j.group_limit, j.rate_count FROM drumbeat.jobs j
                  WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+                   AND (CAST(:without AS TEXT) = '[]' OR j.type NOT IN (SELECT value FROM @texts(:without)))
                    AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                  LIMIT CAST(:most AS integer)) first) AS firsts
   FROM groups WHERE groups.group_key IS NOT NULL LIMIT CAST(:most AS integer) * 10 + 100;

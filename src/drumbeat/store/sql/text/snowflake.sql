@@ -391,9 +391,11 @@ SELECT @now AS now,
        (SELECT COUNT(*) FROM (SELECT 1 FROM jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending'
                                  AND (j.delayed = 0 OR j.not_before <= @now)
                                  AND (CAST(:types AS VARCHAR) = '[]' OR j.type IN (:types...))
+                                 AND (CAST(:without AS VARCHAR) = '[]' OR j.type NOT IN (:without...))
                                  AND (j.capability IS NULL OR j.capability IN (:capabilities...)) LIMIT 1) a) AS ready,
        (SELECT MIN(j.not_before) FROM jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
            AND j.not_before > @now AND (CAST(:types AS VARCHAR) = '[]' OR j.type IN (:types...))
+           AND (CAST(:without AS VARCHAR) = '[]' OR j.type NOT IN (:without...))
            AND (j.capability IS NULL OR j.capability IN (:capabilities...))) AS next_due;
 
 -- name: note_progress
@@ -489,6 +491,7 @@ SELECT seq FROM jobs
  WHERE pool_id = :pool_id AND status = 'pending' AND delayed = 0 AND (alone = 0 OR CAST(:alone AS BOOLEAN))
    AND (capability IS NULL OR capability IN (:capabilities...))
    AND (CAST(:types AS VARCHAR) = '[]' OR type IN (:types...))
+   AND (CAST(:without AS VARCHAR) = '[]' OR type NOT IN (:without...))
  ORDER BY priority DESC, seq LIMIT :limit;
 @if_any UPDATE jobs
    SET status = 'claimed', attempts = attempts + CASE WHEN CAST(:ahead AS BOOLEAN) THEN 0 ELSE 1 END,
@@ -521,7 +524,8 @@ SELECT seq FROM (
              WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                AND (j.alone = 0 OR CAST(:alone AS BOOLEAN))
                AND (j.capability IS NULL OR j.capability IN (:capabilities...))
-               AND (CAST(:types AS VARCHAR) = '[]' OR j.type IN (:types...))) c
+               AND (CAST(:types AS VARCHAR) = '[]' OR j.type IN (:types...))
+               AND (CAST(:without AS VARCHAR) = '[]' OR j.type NOT IN (:without...))) c
      WHERE (c.group_limit IS NULL OR c.group_key IS NULL OR c.running < c.group_limit)
        AND (c.rate_count IS NULL OR c.group_key IS NULL OR c.recent < c.rate_count)) d
  WHERE d.group_key IS NULL OR ((d.group_limit IS NULL OR d.running + d.place <= d.group_limit)
@@ -546,7 +550,8 @@ WITH ready AS (
            ROW_NUMBER() OVER (PARTITION BY j.group_key ORDER BY j.seq) AS place
       FROM jobs j
      WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
-       AND (CAST(:types AS VARCHAR) = '[]' OR j.type IN (:types...)) AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
+       AND (CAST(:types AS VARCHAR) = '[]' OR j.type IN (:types...))
+       AND (CAST(:without AS VARCHAR) = '[]' OR j.type NOT IN (:without...)) AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
 ), groups AS (
     SELECT r.group_key, MAX(CASE WHEN r.place = 1 THEN r.rate_us END) AS rate_us,
            '[' || LISTAGG('[' || COALESCE(TO_JSON(TO_VARIANT(r.capability)), 'null') || ','

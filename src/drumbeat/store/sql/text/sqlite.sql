@@ -132,6 +132,7 @@ UPDATE jobs
  WHERE seq IN (SELECT seq FROM jobs WHERE pool_id = :pool_id AND status = 'pending' AND delayed = 0 AND (alone = 0 OR :alone)
                   AND (capability IS NULL OR capability IN (SELECT value FROM json_each(:capabilities)))
                   AND (:types = '[]' OR type IN (SELECT value FROM json_each(:types)))
+                  AND (:without = '[]' OR type NOT IN (SELECT value FROM json_each(:without)))
                 ORDER BY priority DESC, seq LIMIT :limit)
 RETURNING *;
 
@@ -154,6 +155,7 @@ UPDATE jobs
                  WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 AND (j.alone = 0 OR :alone)
                    AND (j.capability IS NULL OR j.capability IN (SELECT value FROM json_each(:capabilities)))
                    AND (:types = '[]' OR j.type IN (SELECT value FROM json_each(:types)))
+                   AND (:without = '[]' OR j.type NOT IN (SELECT value FROM json_each(:without)))
                    AND (j.group_limit IS NULL OR j.group_key IS NULL OR COALESCE(running.jobs, 0) < j.group_limit)
                    AND (j.rate_count IS NULL OR j.group_key IS NULL OR recent < j.rate_count)
                  ORDER BY j.priority DESC, j.seq LIMIT :limit * 10 + 100) c)
@@ -167,10 +169,12 @@ RETURNING *;
 WITH RECURSIVE groups (group_key) AS (
     SELECT MIN(j.group_key) FROM jobs j
      WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+       AND (CAST(:without AS TEXT) = '[]' OR j.type NOT IN (SELECT value FROM @texts(:without)))
        AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
     UNION ALL
     SELECT (SELECT MIN(j.group_key) FROM jobs j
              WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+               AND (CAST(:without AS TEXT) = '[]' OR j.type NOT IN (SELECT value FROM @texts(:without)))
                AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key > groups.group_key)
       FROM groups WHERE groups.group_key IS NOT NULL
 )
@@ -181,11 +185,13 @@ SELECT (SELECT COUNT(*) FROM jobs j
                SELECT MAX(first.rate_us)
                  FROM (SELECT j.rate_us FROM jobs j
                         WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+                          AND (CAST(:without AS TEXT) = '[]' OR j.type NOT IN (SELECT value FROM @texts(:without)))
                           AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                         LIMIT 1) first)) AS recent,
        (SELECT json_group_array(json_array(first.capability, first.group_limit, first.rate_count))
           FROM (SELECT j.capability, j.group_limit, j.rate_count FROM jobs j
                  WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+                   AND (CAST(:without AS TEXT) = '[]' OR j.type NOT IN (SELECT value FROM @texts(:without)))
                    AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                  LIMIT :most) first) AS firsts
   FROM groups WHERE groups.group_key IS NOT NULL LIMIT :most * 10 + 100;

@@ -25,9 +25,14 @@ local function needs_of(lane)
   return lane == '' and PLAIN or cjson.decode(lane)
 end
 
+-- Whether jobs of this type are wanted: it is among ``types``, if there are any, and not among ``without``.
+local function accepts(wanted, kind)
+  return (#wanted.types == 0 or is_named(wanted.types, kind)) and not is_named(wanted.without, kind)
+end
+
 -- Whether this worker has the type and the capability that a lane's jobs need.
 local function could_have(claiming, needs)
-  if #claiming.types > 0 and not is_named(claiming.types, needs[2]) then return false end
+  if not accepts(claiming, needs[2]) then return false end
   return needs[1] == cjson.null or is_named(claiming.capabilities, needs[1])
 end
 
