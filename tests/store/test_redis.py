@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import math
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -470,6 +471,21 @@ async def test_a_store_carries_on_after_its_server_came_back(private_redis: Redi
         assert [event.sequence_id for event in appended] == [1]
 
 
+async def test_a_wait_uses_no_connection_that_the_server_closed_meanwhile(private_redis: RedisServer) -> None:
+    """Connections for waiting are kept while they are idle; a command on a closed one would never be answered."""
+    async with open_store(f"{private_redis.url()}?command_timeout=60", create=True) as store:
+        made = await store.pools.create(new_pool())
+        await asyncio.gather(*(store.queue.wait(made.pool_id, timedelta(milliseconds=50)) for _ in range(3)))
+        private_redis.stop()
+        private_redis.start()
+
+        async with asyncio.timeout(30):
+            await store.pools.get(made.pool_id)
+            assert not await store.queue.wait(made.pool_id, timedelta(milliseconds=50))
+            await pushed(store, made, 1)
+            assert await store.queue.wait(made.pool_id, timedelta(seconds=20))
+
+
 async def test_a_server_that_does_not_answer_is_unavailable(private_redis: RedisServer) -> None:
     async with open_store(f"{private_redis.url()}?command_timeout=0.5&connect_timeout=0.5", create=True) as store:
         made = await store.pools.create(pool("p", PoolKind.JOBS))
@@ -755,6 +771,9 @@ class Silent(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.sent = bytes(data)
 
+    def is_closing(self) -> bool:
+        return self.aborted
+
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = protocol
 
@@ -771,6 +790,32 @@ async def test_replies_are_read_whole_in_whatever_pieces_they_come(size: int) ->
         wire.data_received(REPLIES[at : at + size])
 
     assert [await answer for answer in answers] == [b"OK", -7, b"a\r\nb\0", None, [b"", None, [1]], []]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(b"$40000000\r\n" + bytes(40_000_000) + b"\r\n", id="one long text"),
+        pytest.param(b"*200000\r\n" + b"$3\r\nabc\r\n" * 200_000, id="a long array"),
+        pytest.param(b"*2000\r\n" + b"*100\r\n" * 2000 + b":1\r\n" * 200, id="arrays in arrays, cut off"),
+    ],
+)
+async def test_a_long_reply_is_read_once_not_again_with_each_piece(reply: bytes) -> None:
+    wire = PipelinedConnection(Silent())
+    answer = wire.ask([b"PING"], 600.0)
+    began = time.process_time()
+
+    for at in range(0, len(reply), 4096):
+        wire.data_received(reply[at : at + 4096])
+
+    assert time.process_time() - began < 2  # it takes 0.1 s; about 20 s if each piece is joined to all the earlier ones
+    if reply.startswith(b"$"):
+        assert len(await answer) == 40_000_000
+    elif not answer.done():
+        assert reply.endswith(b":1\r\n")
+    else:
+        assert await answer == [b"abc"] * 200_000
+    wire.close()
 
 
 async def test_words_go_out_as_they_are() -> None:
@@ -808,6 +853,14 @@ async def test_a_reply_that_does_not_come_in_time_closes_the_wire(first: float) 
         with pytest.raises(ConnectionError):
             await late
     assert transport.aborted
+
+
+async def test_a_closed_wire_says_so_at_once() -> None:
+    wire = PipelinedConnection(Silent())
+    wire.close()
+
+    with pytest.raises(ConnectionError, match="was closed"):
+        await wire.ask([b"PING"], 600.0)
 
 
 async def test_a_reply_in_time_leaves_the_wire_open() -> None:
