@@ -10,7 +10,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import JOBS, RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import ProgressCallback
-from drumbeat.store.pruning import prune_all
+from drumbeat.store.pruning import prune_all, prune_all_leases
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
@@ -23,6 +23,7 @@ _PRUNED_AT_ONCE = 100
 class RedisUpkeep:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
+        self._lease_cursor = b"0"
         self._skipped: dict[tuple[PoolId, Prunable, timedelta], int] = {}  #: old jobs that children need, seen so far
 
     async def migrate(self) -> Sequence[int]:
@@ -48,8 +49,14 @@ class RedisUpkeep:
         """Delete old samples, log lines, beats, ended workers, events about single workers, and leases."""
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
         deleted = await prune_all(self, pools, RECORDS, older_than, told)
-        leases = await self._database.run("lease_prune", to_us(older_than))
+        leases = await prune_all_leases(self.prune_leases, older_than)
         return {**{str(what): rows for what, rows in deleted.items()}, "leases": leases}
+
+    async def prune_leases(self, older_than: timedelta, limit: int = 1000) -> Pruned:
+        """Prune one page of the leases; the next call continues after it."""
+        words = (to_us(older_than), self._lease_cursor, min(limit, _PAGE))
+        rows, self._lease_cursor = await self._database.run("lease_prune", *words)
+        return Pruned(rows=rows, more=self._lease_cursor != b"0")
 
     async def give_back(self) -> bool:
         return False
