@@ -31,6 +31,9 @@ class Listener:
     def add_termination_listener(self, callback: Callable[[object], None]) -> None:
         self._on_end.append(callback)
 
+    def remove_termination_listener(self, callback: Callable[[object], None]) -> None:
+        self._on_end.remove(callback)
+
     async def add_listener(self, channel: str, callback: object) -> None:
         await self.execute("LISTEN")
         self.channels.append(channel)
@@ -141,7 +144,7 @@ async def test_who_cannot_listen_polls_and_listens_again_later(
     assert live == [False, False, False, False, True, True]
     assert (lines.listeners, first.closed, second.channels) == ([], True, [CHANNEL])
     assert [record.getMessage() for record in caplog.records] == [
-        "cannot be notified of new jobs: too many connections; polling for them, and listening again later",
+        "cannot be notified of new jobs, so polling for them and listening again later: too many connections",
         "notified of new jobs again",
     ]
 

@@ -16,6 +16,7 @@ from drumbeat.core.errors import (
     InvalidInput,
     InvalidSettings,
     MissingExtra,
+    NotFound,
     Refused,
     StoreCorrupt,
     StoreNotReady,
@@ -368,6 +369,143 @@ async def test_of_samples_the_newest_stay(store: Store) -> None:
     assert [one.n for one in kept] == [*range(100, KEPT + 100)]
 
 
+async def keys_of(store: RedisStore) -> set[str]:
+    """The names of all keys, without those that stay."""
+    prefix = store.database.key("")
+    found = await store.database.command(b"KEYS", prefix + b"*")
+    return {name.removeprefix(prefix).decode() for name in found} - {"version", "passed", "pool_count", "job_count"}
+
+
+@pytest.fixture
+async def clean(url: str) -> AsyncIterator[RedisStore]:
+    """A store with nothing in it."""
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        yield store
+
+
+async def fill_pool(store: RedisStore) -> PoolRow:
+    """A pool with 25 jobs of every state, in several lanes, and an ended worker."""
+    made = await store.pools.create(pool("p", PoolKind.JOBS))
+    await fill(store, made.pool_id)
+    ids = [(await pushed(store, made, n, type=f"t{n % 4}", group=f"g{n % 3}", unique_key=f"k{n}"))[0] for n in range(20)]
+    await store.queue.push(made.pool_id, [NewJob(payload=1, job_id=JobId(f"own-{n}"), after=(ids[-1],)) for n in range(5)])
+    await store.queue.settle(holder(made, W2), [verdict(await claimed(store, made, W2))])
+    await claimed(store, made, W2)
+    await store.jobs.cancel(ids[5:8])
+    return made
+
+
+def stop_after(store: RedisStore, monkeypatch: pytest.MonkeyPatch, pages: int) -> list[str]:
+    """Let the store go away after so many pages of a deletion. Returns the names of the scripts that run, as they do."""
+    run, ran = store.database.run, list[str]()
+
+    async def some(name: str, *words: Any) -> Any:
+        if ran.count("pool_delete_page") == pages and name == "pool_delete_page":
+            raise StoreUnavailable("gone for lunch")
+        ran.append(name)
+        return await run(name, *words)
+
+    monkeypatch.setattr(store.database, "run", some)
+    return ran
+
+
+@pytest.mark.parametrize("again", ["delete", "create", "prune"])
+@pytest.mark.parametrize("pages", [0, 1, 4, 6])
+async def test_a_pools_deletion_goes_on_after_it_ended_early(
+    clean: RedisStore, monkeypatch: pytest.MonkeyPatch, pages: int, again: str
+) -> None:
+    monkeypatch.setattr(upkeep_of_redis, "_PAGE", 7)
+    made = await fill_pool(clean)
+    other = await clean.pools.create(pool("other", PoolKind.JOBS))
+    with monkeypatch.context() as away:
+        stop_after(clean, away, pages)
+        with pytest.raises(StoreUnavailable, match="gone for lunch"):
+            await clean.pools.delete(made.pool_id)
+
+    assert [row.pool_id for row in await clean.pools.list()] == ["other"]
+    assert await clean.pools.find(made.pool_id) is None
+    assert (await clean.jobs.list(made.pool_id), await clean.workers.list(made.pool_id)) == ([], [])
+    assert (await clean.jobs.counts(made.pool_id)).claimed == 0
+    for refused in (pushed(clean, made, 1), clean.queue.claim(claiming(made)), joined(clean, made)):
+        with pytest.raises(NotFound):
+            await refused
+    with pytest.raises(NotFound, match="no job 'own-4'"):
+        await clean.queue.push(other.pool_id, [NewJob(payload=1, after=(JobId("own-4"),))])
+    if again == "create":
+        assert (await clean.pools.create(made)).pool_id == made.pool_id
+        assert [*await clean.jobs.list(made.pool_id)] == []
+        await pushed(clean, made, "new")
+        assert [job.payload for job in await clean.queue.claim(claiming(made, limit=9))] == ["new"]
+        await clean.pools.delete(made.pool_id)
+    elif again == "prune":
+        await clean.upkeep.prune(DAY)
+    else:
+        await clean.pools.delete(made.pool_id)
+    await clean.pools.delete(other.pool_id)
+    assert await keys_of(clean) == set()
+
+
+async def test_no_script_deletes_more_of_a_pool_than_one_page(clean: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep_of_redis, "_PAGE", 7)
+    made = await fill_pool(clean)
+    ran = stop_after(clean, monkeypatch, 100)
+
+    await clean.pools.delete(made.pool_id)
+
+    assert ran.count("pool_delete_page") >= 6
+    assert await keys_of(clean) == set()
+
+
+async def test_an_outcome_that_comes_during_the_deletion_of_its_pool_leaves_nothing(
+    clean: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await clean.pools.create(pool("p", PoolKind.JOBS))
+    for n in range(4):
+        await pushed(clean, made, n, group="g")
+    jobs = await clean.queue.claim(claiming(made, limit=4))
+    with monkeypatch.context() as away:
+        stop_after(clean, away, 0)
+        with pytest.raises(StoreUnavailable):
+            await clean.pools.delete(made.pool_id)
+    outcomes = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.RELEASED]
+    await clean.queue.settle(holder(made), [verdict(job, how) for job, how in zip(jobs, outcomes, strict=False)])
+    await clean.queue.release(holder(made), "lost")
+
+    await clean.pools.delete(made.pool_id)
+
+    assert await keys_of(clean) == set()
+
+
+@pytest.mark.parametrize("how", ["push", "requeue"])
+async def test_a_pool_is_not_deleted_if_a_job_elsewhere_comes_to_need_it_during_the_check(
+    clean: RedisStore, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    made, other = [await clean.pools.create(pool(name, PoolKind.JOBS)) for name in ("p", "other")]
+    [parent] = await pushed(clean, made, 1)
+    child = NewJob(payload=1, job_id=JobId("child"), after=(parent,))
+    if how == "requeue":
+        await clean.queue.push(other.pool_id, [child])
+        await clean.jobs.cancel([JobId("child")])
+    run = clean.database.run
+
+    async def link_after_the_check(name: str, *words: Any) -> Any:
+        answer = await run(name, *words)
+        if name == "job_child_elsewhere":
+            monkeypatch.undo()
+            if how == "push":
+                await clean.queue.push(other.pool_id, [child])
+            else:
+                await clean.jobs.requeue(other.pool_id, [JobId("child")])
+        return answer
+
+    monkeypatch.setattr(clean.database, "run", link_after_the_check)
+    with pytest.raises(Refused, match="job 'child' of pool 'other' has not ended and needs a job of this pool"):
+        await clean.pools.delete(made.pool_id)
+
+    assert [job.payload for job in await clean.jobs.list(made.pool_id)] == [1]
+
+
 async def test_pools_of_awkward_names_do_not_meet(store: Store) -> None:
     names = ["x", "x}:worker:", "{x}", "x%7D", "", "ünïcode 🥁", "a:b"]
     for name in names:
@@ -478,6 +616,7 @@ async def test_a_wait_uses_no_connection_that_the_server_closed_meanwhile(privat
         await asyncio.gather(*(store.queue.wait(made.pool_id, timedelta(milliseconds=50)) for _ in range(3)))
         private_redis.stop()
         private_redis.start()
+        await asyncio.sleep(0.1)  # the connections learn that the server has closed them
 
         async with asyncio.timeout(30):
             await store.pools.get(made.pool_id)

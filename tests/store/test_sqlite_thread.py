@@ -103,7 +103,7 @@ async def test_what_is_asked_for_while_the_store_closes_is_refused(store: SqlSto
     async with asyncio.TaskGroup() as group:
         endless = await running(group, database_of(store)._writer)
         closing = group.create_task(store.database.close())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
         with pytest.raises(StoreUnavailable, match="this store is closed"):
             await store.pools.create(pool("p", PoolKind.FLEET))
         closing.cancel()

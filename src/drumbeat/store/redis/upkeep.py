@@ -46,7 +46,10 @@ class RedisUpkeep:
         )
 
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
-        """Delete old samples, log lines, beats, ended workers, events about single workers, and leases."""
+        """Delete old samples, log lines, beats, ended workers, events about single workers, and leases; also what is left of
+        pools whose deletion ended early."""
+        for pool in await self._database.command(b"SMEMBERS", self._database.key("deleted_pools")):
+            await delete_rows(self._database, PoolId(pool.decode()))
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
         deleted = await prune_all(self, pools, RECORDS, older_than, told)
         leases = await prune_all_leases(self.prune_leases, older_than)
@@ -83,6 +86,13 @@ class RedisUpkeep:
         for pool in pools:
             counts.update(dict(zip(_COUNTED, await self._database.run("pool_count", pool), strict=True)))
         return dict(counts)
+
+
+async def delete_rows(database: RedisDatabase, pool_id: PoolId) -> None:
+    """Delete the rows of a pool that is marked as deleted, in pages. Goes on with a deletion that ended early; does nothing if
+    the pool is not marked."""
+    while await database.run("pool_delete_page", pool_id, _PAGE):
+        pass
 
 
 async def migrate(database: RedisDatabase) -> list[int]:

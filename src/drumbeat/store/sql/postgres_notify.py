@@ -61,7 +61,10 @@ class PostgresNotify:
         channel, notified = channel_of(self._schema, pool_id), asyncio.Event()
         self._waiters.setdefault(channel, set()).add(notified)
         try:
-            yield Subscription(notified, await self._listen(channel))
+            live = await self._listen(channel)
+            if not live:
+                notified.clear()  # a failure to listen wakes all waiting callers; this one has not checked the queue yet
+            yield Subscription(notified, live)
         finally:
             self._waiters[channel].discard(notified)
 
@@ -123,7 +126,7 @@ class PostgresNotify:
                 self._disconnect()
                 self._retry_at = now() + RETRY_AFTER
                 if not self._is_failing:
-                    log.warning("cannot be notified of new jobs: %s; polling for them, and listening again later", exc)
+                    log.warning("cannot be notified of new jobs, so polling for them and listening again later: %s", exc)
                 self._is_failing = True
                 return False
             if self._is_failing:
@@ -157,9 +160,12 @@ class PostgresNotify:
         self._checked_at = now()
 
     def _disconnect(self) -> None:
+        """Close the listening connection and wake all waiting callers, before this returns."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            connection.remove_termination_listener(self._lost)
             connection.terminate()
+            self._lost(connection)
 
     def _on_notification(self, connection: object, pid: int, channel: str, payload: object) -> None:
         for waiter in self._waiters.get(channel, ()):

@@ -57,17 +57,20 @@ class DatabaseThread:
         self._perform = perform
         self._queue: queue.SimpleQueue[QueuedCall | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._ended: Future[None] = Future()  #: done when the thread has closed its connection
+        self._ended: Future[None] | None = None  #: done when the last thread has closed its connection
         self._connection: sqlite3.Connection | None = None
         self._disconnecting = threading.Lock()  #: held while the connection is closed, or a statement of it is interrupted
         self._is_hurried = False  #: whether the operations that have not begun are refused, because ``close`` has waited enough
 
     async def open(self) -> None:
+        if self._ended is not None:  # the last ``close`` may have been cancelled before its thread ended
+            await asyncio.wrap_future(self._ended)
         opened = asyncio.get_running_loop().create_future()
         call = QueuedCall(lambda connection: None, opened, asyncio.get_running_loop())
-        self._queue, self._ended, self._is_hurried = queue.SimpleQueue(), Future(), False
-        self._ended.set_running_or_notify_cancel()  # so that the cancellation of ``close`` does not cancel it
-        self._thread = threading.Thread(target=self._work, args=(call,), name=f"sqlite-{self._name}", daemon=True)
+        ended: Future[None] = Future()
+        ended.set_running_or_notify_cancel()  # so that the cancellation of ``close`` does not cancel it
+        self._queue, self._ended, self._is_hurried = queue.SimpleQueue(), ended, False
+        self._thread = threading.Thread(target=self._work, args=(call, ended), name=f"sqlite-{self._name}", daemon=True)
         self._thread.start()
         try:
             await opened
@@ -79,7 +82,7 @@ class DatabaseThread:
     async def close(self) -> None:
         """Finish the queued operations and end the thread. After a moment, statements that still run are interrupted, and
         operations that have not begun are refused."""
-        if self._thread is None:
+        if self._thread is None or self._ended is None:
             return
         thread, self._thread = self._thread, None
         self._queue.put(None)
@@ -103,12 +106,12 @@ class DatabaseThread:
         self._queue.put(call)
         return await call.waiter
 
-    def _work(self, opened: QueuedCall) -> None:
+    def _work(self, opened: QueuedCall, ended: Future[None]) -> None:
         try:
             self._serve(opened)
         finally:
             self._refuse_rest()
-            self._ended.set_result(None)
+            ended.set_result(None)
 
     def _serve(self, opened: QueuedCall) -> None:
         try:
