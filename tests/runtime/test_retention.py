@@ -24,7 +24,7 @@ from drumbeat.core.retention import (
     write_retention,
 )
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.runtime.retention import EVERY, IDLE_STEPS, LEASE, NOTE, WITHIN, Housekeeping
+from drumbeat.runtime.retention import EVERY, IDLE_STEPS, LEASE, LEASES, NOTE, WITHIN, Housekeeping
 from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.memory import MemoryStore
 
@@ -80,6 +80,25 @@ async def test_each_is_deleted_at_its_age_and_what_a_run_measured_never(
     await clock.advance(30 * DAY)
     assert dict(+await keeping.tidy()) == {Prunable.POISONED: 1}
     assert (await left(store, PAPERS), await left(store, RUN)) == ((0, 1, 0), (0, 2, 1))
+
+
+async def test_expired_one_time_leases_are_deleted_as_late_as_workers_and_without_any_pool(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping
+) -> None:
+    await store.leases.acquire("webhook/crawler/one", "a", DAY)
+    await store.leases.acquire("crawler", "a", DAY)
+    await clock.advance(7 * DAY)
+    assert not +await keeping.tidy()
+
+    await clock.advance(2 * DAY)
+    assert dict(+await keeping.tidy()) == {LEASES: 1}
+
+    assert await store.leases.find("webhook/crawler/one") is None
+    assert await store.leases.find("crawler") is not None
+    await store.leases.acquire("webhook/crawler/two", "a", DAY)
+    await clock.advance(60 * DAY)
+    await Housekeeping(store, FOR_EVER, clock, "operator").tidy()
+    assert await store.leases.find("webhook/crawler/two") is not None
 
 
 async def test_a_pools_own_policy_counts_and_one_that_cannot_be_read_keeps_all(

@@ -1,6 +1,8 @@
 """What Drumbeat writes is for its user alone, from the first moment."""
 
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,27 @@ def test_a_state_folder_and_all_within_it_are_private(tmp_path: Path) -> None:
         log.write(b"said")
     with listening(folder):
         check_private(tmp_path / "a")
+
+
+@pytest.mark.parametrize("error", [PermissionError(1, "Operation not permitted"), OSError(95, "Operation not supported")])
+def test_two_stores_share_no_state_folder_on_a_file_system_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "link", refuse)
+    stores = [f"sqlite:///{n}" for n in range(8)]
+
+    with ThreadPoolExecutor(8) as threads:
+        first = [*threads.map(lambda store: folder_of(tmp_path / "state", store), stores)]
+    again = [folder_of(tmp_path / "state", store) for store in stores]
+
+    assert first == again
+    assert len({*first}) == 8
+    assert tmp_path / "state" in first
+    assert not [*(tmp_path / "state").glob(f"store.{os.getpid()}.*")]
+    check_private(tmp_path / "state")
 
 
 def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:

@@ -245,6 +245,7 @@ async def _add_jobs(sql: Sql) -> None:
     await sql.insert("job_attempts", seq=4, n=1, **ended)
     slept = {"outcome": "suspended", "ended_at": us(EPOCH + 2 * SECOND)}
     await sql.insert("job_attempts", seq=5, n=1, **(ended | slept))
+    await sql.insert("job_attempts", seq=5, n=2, **(ended | slept | {"outcome": "released"}))
 
 
 async def _add_results(sql: Sql) -> None:

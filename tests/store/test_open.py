@@ -3,13 +3,16 @@
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from drumbeat.core.errors import DrumbeatError, InvalidSettings
-from drumbeat.store import open_store
+from drumbeat.store import Store, open_store
 from drumbeat.store.memory import MemoryStore
 from drumbeat.store.sql.postgres import PostgresDatabase
+from drumbeat.store.sql.snowflake import SnowflakeDatabase
+from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
 from drumbeat.store.sql.sqlite import SqliteDatabase
 from drumbeat.store.sql.store import SqlStore
 from servers.postgres import PostgresServer
@@ -20,6 +23,12 @@ def sqlite_of(url: str) -> SqliteDatabase:
     assert isinstance(store, SqlStore)
     assert isinstance(store.database, SqliteDatabase)
     return store.database
+
+
+def sign_in_of(store: Store) -> SnowflakeSignIn:
+    assert isinstance(store, SqlStore)
+    assert isinstance(store.database, SnowflakeDatabase)
+    return store.database.sessions._sign_in
 
 
 def postgres_of(url: str) -> PostgresDatabase:
@@ -71,6 +80,33 @@ def test_a_postgresql_url_carries_our_options_and_leaves_the_drivers_alone() -> 
 
     assert database._url == "postgresql://u@h/db?sslmode=disable"
     assert (database._connections, database._command_timeout, database._connect_timeout) == (8, 2.0, 1.5)
+
+
+def test_files_in_the_home_folder_can_be_written_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    options = "sslmode=verify-full&sslrootcert=~/ca.pem&sslcert=~/c.pem&sslkey=~/k.pem&sslcrl=~/crl.pem&passfile=~/.pgpass"
+
+    driver_url = postgres_of(f"postgresql://u@h/db?{options}&application_name=~/x")._url
+    signed = open_store("snowflake://me@account/db?private_key_file=~/k.p8")
+    unsigned = open_store("snowflake://me:pw@account/db?private_key_file=")
+
+    named = {name: value for name, value in parse_qsl(urlsplit(driver_url).query) if value.startswith("/home/ann/")}
+    assert named == {
+        "sslrootcert": "/home/ann/ca.pem",
+        "sslcert": "/home/ann/c.pem",
+        "sslkey": "/home/ann/k.pem",
+        "sslcrl": "/home/ann/crl.pem",
+        "passfile": "/home/ann/.pgpass",
+    }
+    assert "application_name=~%2Fx" in driver_url
+    assert [sign_in_of(store).private_key_file for store in (signed, unsigned)] == ["/home/ann/k.p8", ""]
+    assert sqlite_of("sqlite:///~/x.db").location == "sqlite:////home/ann/x.db"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///~nobody.here/x.db", "postgresql://u@h/db?sslkey=~nobody.here/k.pem"])
+def test_the_home_folder_of_an_unknown_user_is_a_wrong_setting(url: str) -> None:
+    with pytest.raises(InvalidSettings, match="the path of a file in the store's URL, got ~nobody.here.*there is no user"):
+        open_store(url)
 
 
 @pytest.mark.parametrize("url", ["memory:", "memory://"])

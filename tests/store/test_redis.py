@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import math
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from drumbeat.core.errors import (
     InvalidInput,
     InvalidSettings,
     MissingExtra,
+    NotFound,
     Refused,
     StoreCorrupt,
     StoreNotReady,
@@ -367,6 +369,143 @@ async def test_of_samples_the_newest_stay(store: Store) -> None:
     assert [one.n for one in kept] == [*range(100, KEPT + 100)]
 
 
+async def keys_of(store: RedisStore) -> set[str]:
+    """The names of all keys, without those that stay."""
+    prefix = store.database.key("")
+    found = await store.database.command(b"KEYS", prefix + b"*")
+    return {name.removeprefix(prefix).decode() for name in found} - {"version", "passed", "pool_count", "job_count"}
+
+
+@pytest.fixture
+async def clean(url: str) -> AsyncIterator[RedisStore]:
+    """A store with nothing in it."""
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        yield store
+
+
+async def fill_pool(store: RedisStore) -> PoolRow:
+    """A pool with 25 jobs of every state, in several lanes, and an ended worker."""
+    made = await store.pools.create(pool("p", PoolKind.JOBS))
+    await fill(store, made.pool_id)
+    ids = [(await pushed(store, made, n, type=f"t{n % 4}", group=f"g{n % 3}", unique_key=f"k{n}"))[0] for n in range(20)]
+    await store.queue.push(made.pool_id, [NewJob(payload=1, job_id=JobId(f"own-{n}"), after=(ids[-1],)) for n in range(5)])
+    await store.queue.settle(holder(made, W2), [verdict(await claimed(store, made, W2))])
+    await claimed(store, made, W2)
+    await store.jobs.cancel(ids[5:8])
+    return made
+
+
+def stop_after(store: RedisStore, monkeypatch: pytest.MonkeyPatch, pages: int) -> list[str]:
+    """Let the store go away after so many pages of a deletion. Returns the names of the scripts that run, as they do."""
+    run, ran = store.database.run, list[str]()
+
+    async def some(name: str, *words: Any) -> Any:
+        if ran.count("pool_delete_page") == pages and name == "pool_delete_page":
+            raise StoreUnavailable("gone for lunch")
+        ran.append(name)
+        return await run(name, *words)
+
+    monkeypatch.setattr(store.database, "run", some)
+    return ran
+
+
+@pytest.mark.parametrize("again", ["delete", "create", "prune"])
+@pytest.mark.parametrize("pages", [0, 1, 4, 6])
+async def test_a_pools_deletion_goes_on_after_it_ended_early(
+    clean: RedisStore, monkeypatch: pytest.MonkeyPatch, pages: int, again: str
+) -> None:
+    monkeypatch.setattr(upkeep_of_redis, "_PAGE", 7)
+    made = await fill_pool(clean)
+    other = await clean.pools.create(pool("other", PoolKind.JOBS))
+    with monkeypatch.context() as away:
+        stop_after(clean, away, pages)
+        with pytest.raises(StoreUnavailable, match="gone for lunch"):
+            await clean.pools.delete(made.pool_id)
+
+    assert [row.pool_id for row in await clean.pools.list()] == ["other"]
+    assert await clean.pools.find(made.pool_id) is None
+    assert (await clean.jobs.list(made.pool_id), await clean.workers.list(made.pool_id)) == ([], [])
+    assert (await clean.jobs.counts(made.pool_id)).claimed == 0
+    for refused in (pushed(clean, made, 1), clean.queue.claim(claiming(made)), joined(clean, made)):
+        with pytest.raises(NotFound):
+            await refused
+    with pytest.raises(NotFound, match="no job 'own-4'"):
+        await clean.queue.push(other.pool_id, [NewJob(payload=1, after=(JobId("own-4"),))])
+    if again == "create":
+        assert (await clean.pools.create(made)).pool_id == made.pool_id
+        assert [*await clean.jobs.list(made.pool_id)] == []
+        await pushed(clean, made, "new")
+        assert [job.payload for job in await clean.queue.claim(claiming(made, limit=9))] == ["new"]
+        await clean.pools.delete(made.pool_id)
+    elif again == "prune":
+        await clean.upkeep.prune(DAY)
+    else:
+        await clean.pools.delete(made.pool_id)
+    await clean.pools.delete(other.pool_id)
+    assert await keys_of(clean) == set()
+
+
+async def test_no_script_deletes_more_of_a_pool_than_one_page(clean: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep_of_redis, "_PAGE", 7)
+    made = await fill_pool(clean)
+    ran = stop_after(clean, monkeypatch, 100)
+
+    await clean.pools.delete(made.pool_id)
+
+    assert ran.count("pool_delete_page") >= 6
+    assert await keys_of(clean) == set()
+
+
+async def test_an_outcome_that_comes_during_the_deletion_of_its_pool_leaves_nothing(
+    clean: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await clean.pools.create(pool("p", PoolKind.JOBS))
+    for n in range(4):
+        await pushed(clean, made, n, group="g")
+    jobs = await clean.queue.claim(claiming(made, limit=4))
+    with monkeypatch.context() as away:
+        stop_after(clean, away, 0)
+        with pytest.raises(StoreUnavailable):
+            await clean.pools.delete(made.pool_id)
+    outcomes = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.RELEASED]
+    await clean.queue.settle(holder(made), [verdict(job, how) for job, how in zip(jobs, outcomes, strict=False)])
+    await clean.queue.release(holder(made), "lost")
+
+    await clean.pools.delete(made.pool_id)
+
+    assert await keys_of(clean) == set()
+
+
+@pytest.mark.parametrize("how", ["push", "requeue"])
+async def test_a_pool_is_not_deleted_if_a_job_elsewhere_comes_to_need_it_during_the_check(
+    clean: RedisStore, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    made, other = [await clean.pools.create(pool(name, PoolKind.JOBS)) for name in ("p", "other")]
+    [parent] = await pushed(clean, made, 1)
+    child = NewJob(payload=1, job_id=JobId("child"), after=(parent,))
+    if how == "requeue":
+        await clean.queue.push(other.pool_id, [child])
+        await clean.jobs.cancel([JobId("child")])
+    run = clean.database.run
+
+    async def link_after_the_check(name: str, *words: Any) -> Any:
+        answer = await run(name, *words)
+        if name == "job_child_elsewhere":
+            monkeypatch.undo()
+            if how == "push":
+                await clean.queue.push(other.pool_id, [child])
+            else:
+                await clean.jobs.requeue(other.pool_id, [JobId("child")])
+        return answer
+
+    monkeypatch.setattr(clean.database, "run", link_after_the_check)
+    with pytest.raises(Refused, match="job 'child' of pool 'other' has not ended and needs a job of this pool"):
+        await clean.pools.delete(made.pool_id)
+
+    assert [job.payload for job in await clean.jobs.list(made.pool_id)] == [1]
+
+
 async def test_pools_of_awkward_names_do_not_meet(store: Store) -> None:
     names = ["x", "x}:worker:", "{x}", "x%7D", "", "ünïcode 🥁", "a:b"]
     for name in names:
@@ -468,6 +607,22 @@ async def test_a_store_carries_on_after_its_server_came_back(private_redis: Redi
         appended = await store.events.append(PoolId("p"), [NewEvent(type="X")])
 
         assert [event.sequence_id for event in appended] == [1]
+
+
+async def test_a_wait_uses_no_connection_that_the_server_closed_meanwhile(private_redis: RedisServer) -> None:
+    """Connections for waiting are kept while they are idle; a command on a closed one would never be answered."""
+    async with open_store(f"{private_redis.url()}?command_timeout=60", create=True) as store:
+        made = await store.pools.create(new_pool())
+        await asyncio.gather(*(store.queue.wait(made.pool_id, timedelta(milliseconds=50)) for _ in range(3)))
+        private_redis.stop()
+        private_redis.start()
+        await asyncio.sleep(0.1)  # the connections learn that the server has closed them
+
+        async with asyncio.timeout(30):
+            await store.pools.get(made.pool_id)
+            assert not await store.queue.wait(made.pool_id, timedelta(milliseconds=50))
+            await pushed(store, made, 1)
+            assert await store.queue.wait(made.pool_id, timedelta(seconds=20))
 
 
 async def test_a_server_that_does_not_answer_is_unavailable(private_redis: RedisServer) -> None:
@@ -755,6 +910,9 @@ class Silent(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.sent = bytes(data)
 
+    def is_closing(self) -> bool:
+        return self.aborted
+
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = protocol
 
@@ -771,6 +929,32 @@ async def test_replies_are_read_whole_in_whatever_pieces_they_come(size: int) ->
         wire.data_received(REPLIES[at : at + size])
 
     assert [await answer for answer in answers] == [b"OK", -7, b"a\r\nb\0", None, [b"", None, [1]], []]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(b"$40000000\r\n" + bytes(40_000_000) + b"\r\n", id="one long text"),
+        pytest.param(b"*200000\r\n" + b"$3\r\nabc\r\n" * 200_000, id="a long array"),
+        pytest.param(b"*2000\r\n" + b"*100\r\n" * 2000 + b":1\r\n" * 200, id="arrays in arrays, cut off"),
+    ],
+)
+async def test_a_long_reply_is_read_once_not_again_with_each_piece(reply: bytes) -> None:
+    wire = PipelinedConnection(Silent())
+    answer = wire.ask([b"PING"], 600.0)
+    began = time.process_time()
+
+    for at in range(0, len(reply), 4096):
+        wire.data_received(reply[at : at + 4096])
+
+    assert time.process_time() - began < 2  # it takes 0.1 s; about 20 s if each piece is joined to all the earlier ones
+    if reply.startswith(b"$"):
+        assert len(await answer) == 40_000_000
+    elif not answer.done():
+        assert reply.endswith(b":1\r\n")
+    else:
+        assert await answer == [b"abc"] * 200_000
+    wire.close()
 
 
 async def test_words_go_out_as_they_are() -> None:
@@ -808,6 +992,14 @@ async def test_a_reply_that_does_not_come_in_time_closes_the_wire(first: float) 
         with pytest.raises(ConnectionError):
             await late
     assert transport.aborted
+
+
+async def test_a_closed_wire_says_so_at_once() -> None:
+    wire = PipelinedConnection(Silent())
+    wire.close()
+
+    with pytest.raises(ConnectionError, match="was closed"):
+        await wire.ask([b"PING"], 600.0)
 
 
 async def test_a_reply_in_time_leaves_the_wire_open() -> None:

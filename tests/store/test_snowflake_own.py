@@ -62,6 +62,28 @@ async def test_every_change_but_a_heartbeat_begins_with_the_writers_lock(snowfla
     assert statements.count("COMMIT") == 2
 
 
+async def test_a_migration_takes_the_writers_lock_again_after_each_statement_that_ends_its_transaction(
+    snowflake: SnowflakeServer,
+) -> None:
+    """Otherwise another process writes, or migrates too, while the rest of the migration runs."""
+    url = snowflake.new_database()
+    snowflake.forget()
+
+    async with open_store(url, create=True):
+        statements = sent(snowflake)
+
+    lock = "UPDATE locks SET n = n + 1 WHERE name = 'writer'"
+    made = next(n for n, each in enumerate(statements) if "TABLE IF NOT EXISTS locks" in each)
+    pairs = zip(statements[made:], statements[made + 1 :], strict=False)
+    after = {second for first, second in pairs if _ends_transaction(first) and not _ends_transaction(second)}
+    assert after <= {lock, "COMMIT"}
+    assert lock in after
+
+
+def _ends_transaction(statement: str) -> bool:
+    return statement.startswith(("CREATE", "DROP", "ALTER"))
+
+
 async def test_two_stores_number_events_without_gaps(snowflake: SnowflakeServer) -> None:
     url = snowflake.new_database()
     async with open_store(url, create=True) as one, open_store(url) as other:

@@ -1,5 +1,6 @@
 """A SQLite store is for its user alone from its first moment; of one that others may read its user is warned."""
 
+import os
 import stat
 import subprocess
 import sys
@@ -14,6 +15,18 @@ def modes(folder: Path) -> dict[str, str]:
     return {path.name: oct(stat.S_IMODE(path.lstat().st_mode)) for path in folder.rglob("*")}
 
 
+@pytest.fixture(params=[True, False], ids=["hard links", "no hard links"])
+def hard_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system with hard links, and one without."""
+
+    def refuse(source: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    if not request.param:
+        monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("hard_links")
 async def test_a_new_store_and_the_files_beside_it_are_private(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
         await store.now()
@@ -48,6 +61,7 @@ with open(sys.argv[1], "r+b") as file:
 """
 
 
+@pytest.mark.usefixtures("hard_links")
 async def test_a_store_keeps_its_locks_when_it_is_opened_again_in_the_same_process(tmp_path: Path) -> None:
     """Closing any descriptor of a file drops the process's locks on it, and then another process may write at the same time."""
     url, file = f"sqlite:///{tmp_path}/store.db", tmp_path / "store.db"

@@ -397,8 +397,8 @@ async def test_worker_performance(sql: Sql) -> None:
     rows = {row["id"]: row for row in await sql.rows("SELECT * FROM worker_performance")}
 
     active = rows["active"]
-    assert (active["total_tasks"], active["completed_tasks"], active["failed_tasks"]) == (4, 1, 1), (
-        "one runs, one was suspended"
+    assert (active["total_tasks"], active["completed_tasks"], active["failed_tasks"]) == (5, 1, 1), (
+        "one runs, one was suspended, one was released"
     )
     assert (active["success_rate"], active["avg_processing_time_seconds"]) == (0.5, 2.0)
     assert 0 <= active["uptime_hours"] < 1

@@ -145,7 +145,7 @@ class BenchService:
         changed = row_of(stored.template_id, document.name or stored.name, document)
         if seen is None:
             return await self._store.templates.save(changed)
-        return await save_if(self._store, self._owner, changed, seen)
+        return await save_if(self._store, changed, seen)
 
     async def copy_template(self, id_or_name: str, name: str, settings: Sequence[str] = ()) -> Template:
         """Copy a template under a new name. The copy counts as unused, so it can be changed."""

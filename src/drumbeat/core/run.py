@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
 
-from drumbeat.core.errors import IllegalMove
+from drumbeat.core.errors import IllegalMove, StaleWrite
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.worker import WorkerId
 
@@ -195,6 +195,11 @@ class Template:
     last_used_at: datetime | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+
+    def expect_content(self, seen: "Template") -> None:
+        """Raise StaleWrite if this template no longer has the name, config, description and tags of ``seen``."""
+        if any(getattr(self, each) != getattr(seen, each) for each in ("name", "config", "description", "tags")):
+            raise StaleWrite(f"template {self.name!r} was changed by someone else meanwhile; reload it and try again")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,14 @@
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
+from functools import partial
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidSettings, StoreError
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.core.retention import USUAL, Prunable, Retention, read_retention, retention_of, write_retention
+from drumbeat.core.retention import USUAL, Prunable, Pruned, Retention, read_retention, retention_of, write_retention
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(minutes=5)  #: pause after a round that has deleted all old rows
 WITHIN = timedelta(seconds=1)  #: longest duration of a round; the next beat continues where it stopped
 NOTE = "retention"  #: name of the note in the store with the retention for processes that have no setting
+LEASES = "leases"  #: how a round counts the one-time leases that it deleted
 LEASE = "retention/round"  #: name of the lease; only its holder deletes rows, until it expires
 IDLE_STEPS = 25  #: after this many steps that found no old row, the search in this kind of rows stops
 _PAUSE = 3  #: pause after a step, as a multiple of its duration
@@ -33,9 +35,9 @@ class Housekeeping:
         self._clock = clock
         self._owner = owner
 
-    async def tidy(self) -> Counter[Prunable]:
+    async def tidy(self) -> Counter[str]:
         """Delete some old rows, unless another process is doing so. Returns how many, by kind. Store errors are only logged."""
-        deleted: Counter[Prunable] = Counter()
+        deleted: Counter[str] = Counter()
         try:
             lease = await self._store.leases.acquire(LEASE, self._owner, EVERY)
             if lease is not None and not await self._round(deleted):
@@ -48,26 +50,34 @@ class Housekeeping:
             log.info("deleted old rows: %s", ", ".join(f"{rows} {what}" for what, rows in deleted.items() if rows))
         return deleted
 
-    async def _round(self, deleted: Counter[Prunable]) -> bool:
+    async def _round(self, deleted: Counter[str]) -> bool:
         """Delete old rows, then give back their disk space, for up to ``WITHIN``. Returns False if work is left, so that the
         next round comes soon; but True if the time ran out before any row was deleted, so that it comes later."""
         deadline = self._clock.elapsed() + WITHIN
         default = await self._default()
         pools = [*await self._store.pools.list()]
         random.shuffle(pools)
-        for pool_id, what, age in _ages_by_pool(pools, default):
-            if not await self._prune(pool_id, what, age, deleted, deadline):
+        for what, step in self._steps(pools, default):
+            if not await self._prune(what, step, deleted, deadline):
                 return not deleted.total()
         return await self._give_space_back(deadline)
 
+    def _steps(self, pools: list[PoolRow], default: Retention) -> Iterator[tuple[str, Callable[[], Awaitable[Pruned]]]]:
+        """Yield each kind of old row with the small step that deletes some of them: one-time leases, then the rows of pools."""
+        upkeep = self._store.upkeep
+        if default.workers is not None:
+            yield LEASES, partial(upkeep.prune_leases, default.workers)
+        for pool_id, what, age in _ages_by_pool(pools, default):
+            yield what, partial(upkeep.prune_some, pool_id, what, age)
+
     async def _prune(
-        self, pool_id: PoolId, what: Prunable, age: timedelta, deleted: Counter[Prunable], deadline: timedelta
+        self, what: str, prune_some: Callable[[], Awaitable[Pruned]], deleted: Counter[str], deadline: timedelta
     ) -> bool:
-        """Delete a pool's old rows of one kind in small steps. Returns False when the time of this round is over."""
+        """Delete old rows of one kind in small steps. Returns False when the time of this round is over."""
         idle = 0
         while True:
             began = self._clock.elapsed()
-            step = await self._store.upkeep.prune_some(pool_id, what, age)
+            step = await prune_some()
             deleted[what] += step.rows
             idle = 0 if step.rows else idle + 1
             if not step.more or idle == IDLE_STEPS:

@@ -46,10 +46,23 @@ def _first_owner(path: Path, owner: str) -> str:
     mark, draft = path / "store", path / f"store.{os.getpid()}.{owner}"
     if not mark.exists():
         write_private(draft, owner.encode())
-        with contextlib.suppress(FileExistsError):
+        try:
             os.link(draft, mark)
-        draft.unlink(missing_ok=True)
+        except FileExistsError:
+            pass
+        except OSError:
+            _rename_unless_exists(draft, mark)
+        finally:
+            draft.unlink(missing_ok=True)
     return mark.read_text()
+
+
+def _rename_unless_exists(draft: Path, mark: Path) -> None:
+    """Rename a file, unless another process was first. For file systems without hard links; a lock takes their place."""
+    with private_append(mark.with_name("store.lock")) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not mark.exists():
+            draft.replace(mark)
 
 
 class StateDir:

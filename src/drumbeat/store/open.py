@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.store.interface import Store
+from drumbeat.user_path import user_path
 
 if TYPE_CHECKING:
     from drumbeat.store.sql.own_transaction import OwnTransactions
@@ -77,7 +78,12 @@ def _sqlite_path(parts: SplitResult) -> Path:
     path = unquote(parts.path[1:])
     if not path:
         raise InvalidSettings("expected sqlite:///FILE, got no file in the store's URL")
-    return Path(path)
+    return _file_path(path)
+
+
+def _file_path(text: str) -> Path:
+    """Return the path of a file in a store's URL, with the user's home folder in place of ``~``. Raises InvalidSettings."""
+    return user_path(text, "expected the path of a file in the store's URL")
 
 
 def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Store:
@@ -91,9 +97,13 @@ def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Sto
 
 
 def _postgres_url(parts: SplitResult) -> str:
-    """Return the URL for the driver: without the options that only Drumbeat knows."""
-    options = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name not in _POSTGRES_OPTIONS])
-    return urlunsplit(("postgresql", parts.netloc, parts.path, options, ""))
+    """Return the URL for the driver: without the options that only Drumbeat knows, and with whole paths of files."""
+    options = [
+        (name, str(_file_path(value)) if name in _POSTGRES_FILES else value)
+        for name, value in parse_qsl(parts.query)
+        if name not in _POSTGRES_OPTIONS
+    ]
+    return urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
 
 
 def _open_redis(parts: SplitResult, create: bool, check_version: bool) -> Store:
@@ -120,7 +130,7 @@ def _open_snowflake(parts: SplitResult, create: bool, check_version: bool) -> St
     place = re.fullmatch(r"/([A-Za-z_][\w$]*)(?:/([A-Za-z_][\w$]*))?/?", parts.path)
     if not parts.hostname or not parts.username or place is None:
         raise InvalidSettings("expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME in the store's URL")
-    signing: _Readers = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": str}
+    signing: _Readers = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": lambda text: text and _file_path(text)}
     address: _Readers = {"host": str, "port": _count, "protocol": str}
     readers: _Readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
     options = _options(parts, {**readers, **signing, **address})
@@ -154,6 +164,7 @@ _OPENERS: Mapping[str, Callable[[SplitResult, bool, bool], Store]] = {
 }
 
 
+_POSTGRES_FILES = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile"})  #: options that name a file
 _POSTGRES_OPTIONS: _Readers = {
     "schema": str,
     "connections": lambda text: _count(text),

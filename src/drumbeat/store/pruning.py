@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 from drumbeat.core.pool import PoolId
@@ -17,7 +18,6 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5  #: bounds of a pause, in seconds
 class Pruner(Protocol):
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned: ...
 
-
 async def prune_all(
     pruner: Pruner,
     pools: Iterable[PoolId],
@@ -29,16 +29,27 @@ async def prune_all(
 
     Poisoned jobs come first, because their parents can be deleted only after them."""
     ordered = sorted(kinds, key=lambda kind: kind is not Prunable.POISONED)
-    deleted, now = Counter(dict.fromkeys(ordered, 0)), asyncio.get_running_loop().time
+    deleted = Counter(dict.fromkeys(ordered, 0))
     for pool_id, what in itertools.product(pools, [*deleted]):
-        more = True
-        while more:
-            began = now()
-            step = await pruner.prune_some(pool_id, what, older_than)
-            deleted[what] += step.rows
-            more = step.more
-            if on_progress is not None and step.rows:
+        async for rows in prune_in_steps(partial(pruner.prune_some, pool_id, what, older_than)):
+            deleted[what] += rows
+            if on_progress is not None and rows:
                 on_progress(deleted.total())
-            if more:
-                await asyncio.sleep(min(max(PAUSE * (now() - began), _SHORTEST_PAUSE), _LONGEST_PAUSE))
     return deleted
+
+
+async def prune_in_steps(step: Callable[[], Awaitable[Pruned]]) -> AsyncIterator[int]:
+    """Repeat a short step that deletes rows until there are no more, with pauses. Yields how many rows each step deleted."""
+    now, more = asyncio.get_running_loop().time, True
+    while more:
+        began = now()
+        done = await step()
+        yield done.rows
+        more = done.more
+        if more:
+            await asyncio.sleep(min(max(PAUSE * (now() - began), _SHORTEST_PAUSE), _LONGEST_PAUSE))
+
+
+async def prune_all_leases(step: Callable[[timedelta], Awaitable[Pruned]], older_than: timedelta) -> int:
+    """Delete all one-time leases that expired longer than ``older_than`` ago. Returns how many."""
+    return sum([rows async for rows in prune_in_steps(partial(step, older_than))])

@@ -24,6 +24,15 @@ def test_a_slot_that_failed_waits_twice_as_long_each_time_up_to_five_seconds() -
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
+def test_a_slot_that_failed_for_days_still_waits_five_seconds() -> None:
+    made = slots(1)
+    made.tries[0] = 100_000  # after 1,024 failures, 85 minutes, the next doubling would be too large for a float
+
+    made.note_failure(0, now=100.0)
+
+    assert made.retry_at[0] == 105.0
+
+
 def test_slots_that_wait_keep_no_other_slot_from_opening() -> None:
     made = slots(4)
     for slot in (0, 1):

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.bench.driver.pgwire import PostgresError
-from drumbeat.bench.driver.session import PostgresAddress, open_session
+from drumbeat.bench.driver.session import PASSWORD_VARIABLE, PostgresAddress, address_of, open_session
 from drumbeat.bench.model import KeyValue, Statement
 from drumbeat.bench.targets.contract import load, operation
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -79,3 +79,25 @@ def test_only_a_fault_of_the_statement_itself_is_called_invalid(sqlstate: str, r
         open_session(address, WORK, LIMIT)
 
     assert caught.type is raised
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "user", "password"),
+    [
+        ("postgresql://a%41:%41b@h/d", {}, "aA", "Ab"),
+        ("postgresql://h/d?user=a%2541", {}, "a%41", ""),
+        ("postgresql://u@h/d", {"PGPASSWORD": "%41b"}, "u", "%41b"),
+        ("postgresql://u@h/d", {PASSWORD_VARIABLE: "%41b", "PGPASSWORD": "other"}, "u", "%41b"),
+        ("postgresql://h/d", {"PGUSER": "a%41"}, "a%41", ""),
+    ],
+)
+def test_only_what_the_url_says_is_decoded(url: str, environment: dict[str, str], user: str, password: str) -> None:
+    found = address_of(url, environment)
+
+    assert (found.user, found.password) == (user, password)
+
+
+def test_a_certificate_may_be_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+
+    assert address_of("postgresql://h/d?sslrootcert=~/ca.pem", {}).tls_root == "/home/ann/ca.pem"

@@ -78,6 +78,23 @@ def test_a_password_is_in_the_url_or_the_environment(url: str, environment: dict
     assert address_of(url, environment).password == password
 
 
+@pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
+def test_a_file_may_be_in_the_home_folder(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+
+    assert open_target(f"{scheme}:///~/t.db").location == f"{scheme}:////home/ann/t.db"
+
+
+def test_a_mysql_socket_and_its_certificates_may_be_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert address_of("mysql:///shop?unix-socket=~/m.sock", {}).unix_socket == f"{tmp_path}/m.sock"
+    (tmp_path / "ca.pem").write_text("nothing that can be used")
+    with pytest.raises(InvalidSettings, match="ssl-ca") as caught:
+        address_of("mysql://db/shop?ssl-ca=~/ca.pem", {})
+    assert not isinstance(caught.value.__cause__, FileNotFoundError)
+
+
 @pytest.mark.parametrize(
     ("url", "module", "extra"),
     [("mysql://ann@127.0.0.1:1/shop", "asyncmy", "mysql"), ("duckdb:///t.duckdb", "duckdb", "duckdb")],

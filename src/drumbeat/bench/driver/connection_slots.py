@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from drumbeat.bench.driver.session import PostgresSession
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  #: seconds before a lost connection is opened again
+_MOST_DOUBLINGS = 10  #: more would not lengthen the wait, and 2^1024 is too large for a float
 
 
 @dataclass(slots=True)
@@ -35,7 +36,8 @@ class ConnectionSlots:
     def note_failure(self, slot: int, now: float) -> None:
         """Let a slot wait before it is opened again, twice as long after each failure in a row."""
         self.tries[slot] += 1
-        self.retry_at[slot] = now + min(_FIRST_WAIT * 2 ** (self.tries[slot] - 1), _LONGEST_WAIT)
+        doublings = min(self.tries[slot] - 1, _MOST_DOUBLINGS)
+        self.retry_at[slot] = now + min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT)
 
     def note_opened(self, slot: int, session: PostgresSession) -> None:
         self.opening.discard(slot)

@@ -15,6 +15,7 @@ from drumbeat.bench.driver.blocks import OIDS, statement_name
 from drumbeat.bench.driver.pgwire import Message, PostgresError, Scram
 from drumbeat.bench.model import Load
 from drumbeat.core.errors import InvalidInput, InvalidSettings
+from drumbeat.user_path import user_path
 
 PASSWORD_VARIABLE = "DRUMBEAT_TARGET_PASSWORD"  # noqa: S105  (the variable's name, not a password)
 _TLS_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
@@ -51,22 +52,25 @@ class PostgresAddress:
 
 
 def address_of(url: str, environment: Mapping[str, str] = os.environ) -> PostgresAddress:
-    """Read a postgresql:// URL; environment variables supply a missing user or password. Raises InvalidSettings."""
+    """Read a postgresql:// URL; environment variables supply a missing user or password, as they are: unlike the parts of the
+    URL, they have no encoded characters such as %41. Raises InvalidSettings."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     tls = query.pop("sslmode", "prefer")
     if tls not in _TLS_MODES:
         raise InvalidSettings(f"expected the option sslmode to be one of {', '.join(_TLS_MODES)}, got {tls!r}")
-    user = unquote(parts.username or query.pop("user", "") or environment.get("PGUSER", "postgres"))
-    password = parts.password or environment.get(PASSWORD_VARIABLE) or environment.get("PGPASSWORD", "")
+    named = query.pop("user", "") or environment.get("PGUSER", "postgres")
+    user = unquote(parts.username or "") or named
+    password = unquote(parts.password or "") or environment.get(PASSWORD_VARIABLE) or environment.get("PGPASSWORD", "")
+    root = query.pop("sslrootcert", None)
     return PostgresAddress(
         host=query.pop("host", "") or parts.hostname or "localhost",
         port=parts.port or int(query.pop("port", "5432")),
         user=user,
         database=unquote(parts.path.removeprefix("/")) or user,
-        password=unquote(password),
+        password=password,
         tls=tls,
-        tls_root=query.pop("sslrootcert", None),
+        tls_root=root and str(user_path(root, "expected the path of a certificate in the option sslrootcert")),
         options=query,
     )
 

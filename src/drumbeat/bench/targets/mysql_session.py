@@ -14,11 +14,13 @@ from drumbeat.bench.driver.session import PASSWORD_VARIABLE
 from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 from drumbeat.bench.targets.placeholders import OperationScript, OperationStep
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
+from drumbeat.user_path import user_path
 
 log = logging.getLogger(__name__)
 
 TLS_MODES = ("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
-_OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "unix-socket")
+_PATHS = ("ssl-ca", "ssl-cert", "ssl-key", "unix-socket")
+_OPTIONS = ("ssl-mode", *_PATHS)
 _DENIED = 1045
 _REFUSED = frozenset({1044, 1045, 1049, 1698, 3118, 2059})  #: wrong user, password or database; unsupported authentication
 _LOST = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2003, 2006, 2013, 2014, 2055, 4031})
@@ -50,6 +52,8 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> MysqlAd
     options = dict(parse_qsl(parts.query))
     if unknown := set(options) - set(_OPTIONS):
         raise InvalidSettings(f"the target's URL has an unknown option {min(unknown)!r}; expected one of {', '.join(_OPTIONS)}")
+    for name in options.keys() & set(_PATHS):
+        options[name] = str(user_path(options[name], f"expected a path in the option {name}"))
     database = unquote(parts.path.removeprefix("/"))
     if not database:
         raise InvalidSettings("expected mysql://USER@HOST/DATABASE, got no database in the target's URL")

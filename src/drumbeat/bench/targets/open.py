@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from drumbeat.bench.targets.interface import Target
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import whole_number
+from drumbeat.user_path import user_path
 
 _EXPECTED = "postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///FILE, duckdb:///FILE or snowflake://USER@ACCOUNT/DATABASE/SCHEMA"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
@@ -80,7 +81,7 @@ def _path(parts: SplitResult) -> Path:
     path = unquote(parts.path[1:])
     if not path:
         raise InvalidSettings(f"expected {parts.scheme}:///FILE, got no file in the target's URL")
-    return Path(path)
+    return user_path(path, f"expected {parts.scheme}:///FILE in the target's URL")
 
 
 def _options(parts: SplitResult, *known: str) -> dict[str, str]:

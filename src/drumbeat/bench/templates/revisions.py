@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-from datetime import timedelta
 from typing import Any
 
 from drumbeat.bench.templates import TemplateDocument
 from drumbeat.core.errors import StaleWrite
 from drumbeat.core.run import Template
 from drumbeat.store.interface import Store
-
-_SAVED_WITHIN = timedelta(seconds=10)
 
 
 def as_document(template: Template) -> dict[str, Any]:
@@ -35,18 +32,10 @@ def revision(template: Template) -> str:
     return hashlib.sha256(json.dumps(as_document(template), sort_keys=True).encode()).hexdigest()[:32]
 
 
-async def save_if(store: Store, owner: str, template: Template, seen: str) -> Template:
-    """Save a template, but raise StaleWrite if its stored revision is no longer ``seen``, or if someone else is saving it.
-
-    A lease prevents other saves between the check and the save.
-    """
-    lease = await store.leases.acquire(f"template/{template.template_id}", owner, _SAVED_WITHIN)
-    if lease is None:
-        raise StaleWrite(f"template {template.name!r} is being changed by someone else; reload it in a moment")
-    try:
-        stored = await store.templates.get(template.template_id)
-        if revision(stored) != seen:
-            raise StaleWrite(f"template {stored.name!r} was changed by someone else meanwhile; reload it and try again")
-        return await store.templates.save(template)
-    finally:
-        await store.leases.release(lease)
+async def save_if(store: Store, template: Template, seen: str) -> Template:
+    """Save a template, but raise StaleWrite if its stored revision is no longer ``seen``. The store checks it again while it
+    saves, so that of several callers with the same revision only one succeeds."""
+    stored = await store.templates.get(template.template_id)
+    if revision(stored) != seen:
+        raise StaleWrite(f"template {stored.name!r} was changed by someone else meanwhile; reload it and try again")
+    return await store.templates.save(template, seen=stored)

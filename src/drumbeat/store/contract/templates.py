@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.errors import AlreadyExists, NotFound, Refused
+from drumbeat.core.errors import AlreadyExists, NotFound, Refused, StaleWrite
 from drumbeat.core.run import Template
 from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, new_run, unique
 from drumbeat.store.interface import Store
@@ -148,6 +148,27 @@ class ChangeTemplatesContract(Given):
         answers = await asyncio.gather(*renaming, return_exceptions=True)
 
         assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 5 + ["Template"]
+
+    async def test_a_template_that_changed_since_it_was_read_is_not_saved(self, store: Store) -> None:
+        first = await made(store, config=AWKWARD, description="old", tags=("a", "b"))
+        changes: list[dict[str, Any]] = [{"description": "new"}, {"tags": ()}, {"name": unique("name")}, {"config": {}}]
+
+        for changed in changes:
+            now = await store.templates.save(replace(first, **changed), seen=first)
+            with pytest.raises(StaleWrite, match="changed by someone else"):
+                await store.templates.save(replace(first, description="mine"), seen=first)
+            assert await store.templates.get(first.template_id) == now
+            first = await store.templates.save(first, seen=now)
+        used = await store.templates.note_use(first.template_id)
+        assert (await store.templates.save(replace(used, tags=("used",)), seen=first)).tags == ("used",)
+
+    async def test_of_several_that_save_the_same_template_at_once_one_succeeds(self, store: Store) -> None:
+        first = await made(store)
+
+        saving = (store.templates.save(replace(first, description=f"by {n}"), seen=first) for n in range(8))
+        answers = await asyncio.gather(*saving, return_exceptions=True)
+
+        assert sorted(type(answer).__name__ for answer in answers) == ["StaleWrite"] * 7 + ["Template"]
 
     async def test_an_unknown_template_is_neither_saved_nor_used(self, store: Store) -> None:
         with pytest.raises(NotFound):

@@ -198,6 +198,21 @@ class UpkeepContract(Given):
         assert again is not None
         assert again.epoch == released.epoch + 1
 
+    async def test_one_time_leases_are_pruned_in_steps(self, store: Store, elapse: Elapse) -> None:
+        names = [unique(f"webhook/crawler/{n}") for n in range(7)]
+        for name in names:
+            await store.leases.acquire(name, "a", MINUTE)
+        await elapse(2 * DAY)
+        again = await store.leases.acquire(names[0], "b", MINUTE)
+
+        steps = [await store.upkeep.prune_leases(DAY, limit=2)]
+        while steps[-1].more:
+            steps.append(await store.upkeep.prune_leases(DAY, limit=2))
+
+        assert sum(step.rows for step in steps) >= 6
+        assert [await store.leases.find(name) for name in names] == [again, *[None] * 6]
+        assert (await store.upkeep.prune_leases(DAY)).rows == 0
+
     async def test_pruning_keeps_live_workers_however_old(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await joined(store, pool, W1)
         await lost(store, pool, W2)

@@ -159,8 +159,11 @@ class Templates(Protocol):
         """Return templates with ``search`` in name or description (case-insensitive) and with this tag, sorted by name."""
         ...
 
-    async def save(self, template: Template) -> Template:
+    async def save(self, template: Template, *, seen: Template | None = None) -> Template:
         """Replace a template's name, config, description and tags. Raises NotFound, or AlreadyExists if the name is taken.
+
+        With ``seen``, the template as the caller read it, raises StaleWrite if its name, config, description or tags have
+        changed since: of several callers that save at the same time, only one succeeds.
 
         Raises Refused if the config changes after the template was used: it would no longer describe the runs made from it.
         """

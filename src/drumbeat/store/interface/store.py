@@ -53,6 +53,11 @@ class Upkeep(Protocol):
         delete all of them, repeat while the result says ``more``, with pauses in which other processes can write."""
         ...
 
+    async def prune_leases(self, older_than: timedelta, limit: int = 1000) -> Pruned:
+        """Delete some of the one-time leases that expired longer than ``older_than`` ago, in one short transaction; see
+        ``prune``. A lease that was acquired again meanwhile stays."""
+        ...
+
     async def give_back(self) -> bool:
         """Give some free disk space back to the file system, in one short step. Returns True if another step could free more.
         Only a store in one file (SQLite) does this; other stores reuse the space."""

@@ -35,8 +35,10 @@ class MemoryTemplates(MemoryTable):
         ]
 
     @operation
-    def save(self, template: Template) -> Template:
+    def save(self, template: Template, *, seen: Template | None = None) -> Template:
         row = self._find(template.template_id)
+        if seen is not None:
+            row.expect_content(seen)
         config = plain(template.config)
         if row.usage_count and config != row.config:
             raise Refused(

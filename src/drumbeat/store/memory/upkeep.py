@@ -14,7 +14,7 @@ from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import ProgressCallback
 from drumbeat.store.memory.flows import is_needed
 from drumbeat.store.memory.state import MemoryState, MemoryTable, PoolRows, operation
-from drumbeat.store.pruning import prune_all
+from drumbeat.store.pruning import prune_all, prune_all_leases
 
 _OF_POOLS = ("samples", "logs", "beats", "workers", "events", "steps", "results", "executions")
 _NO_SCHEMA = 0
@@ -40,7 +40,7 @@ class MemoryUpkeep(MemoryTable):
 
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
         deleted = await prune_all(self, [*self.state.pools], RECORDS, older_than, told)
-        return {**{str(what): rows for what, rows in deleted.items()}, "leases": await self._prune_leases(older_than)}
+        return {**{str(what): rows for what, rows in deleted.items()}, "leases": await prune_all_leases(self.prune_leases, older_than)}
 
     @operation
     def give_back(self) -> bool:
@@ -63,14 +63,16 @@ class MemoryUpkeep(MemoryTable):
         return had - len(getattr(rows, what))
 
     @operation
-    def _prune_leases(self, older_than: timedelta) -> int:
-        had, before = self.state.leases, self.state.now() - older_than
-        self.state.leases = {
-            name: stored
-            for name, stored in had.items()
-            if "/" not in name or name in self.state.pools or stored.lease.expires_at >= before
-        }
-        return len(had) - len(self.state.leases)
+    def prune_leases(self, older_than: timedelta, limit: int = 1000) -> Pruned:
+        before = self.state.now() - older_than
+        old = [
+            name
+            for name, stored in self.state.leases.items()
+            if "/" in name and name not in self.state.pools and stored.lease.expires_at < before
+        ][:limit]
+        for name in old:
+            del self.state.leases[name]
+        return Pruned(rows=len(old), more=len(old) == limit)
 
     def _row_counts(self) -> dict[str, int]:
         pools = self.state.pools.values()

@@ -161,7 +161,7 @@ class RedisDatabase:
     async def _block(self, words: Sequence[Word], seconds: float) -> Any:
         """Run a blocking command on a separate connection, so that other commands do not wait. The connection is reused."""
         self._expect_open()
-        wire = self._waiting.pop() if self._waiting else await self._connect()
+        wire = self._idle_wire() or await self._connect()
         done = False
         try:
             answer = await self._answer(wire, words, seconds + self._command_timeout)
@@ -174,6 +174,14 @@ class RedisDatabase:
                 self._waiting.append(wire)
             else:
                 wire.close()
+
+    def _idle_wire(self) -> PipelinedConnection | None:
+        """Take an idle connection that the server has not closed meanwhile; None if there is none."""
+        while self._waiting:
+            wire = self._waiting.pop()
+            if wire.is_open:
+                return wire
+        return None
 
     async def _connected(self) -> PipelinedConnection:
         self._expect_open()

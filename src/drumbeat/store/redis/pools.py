@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import JobId
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.store.flow_rules import has_unfinished, needed_elsewhere
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.redis.database import RedisDatabase
+from drumbeat.store.redis.jobs import RedisJobs
 from drumbeat.store.redis.rows import change_words, fence_words, pool_of, pool_words
+from drumbeat.store.redis.upkeep import delete_rows
+
+_UNFINISHED, _LINKED = b"unfinished", b"linked"  #: answers of the script ``pool_delete``
 
 
 class RedisPools:
@@ -17,7 +20,10 @@ class RedisPools:
         self._database = database
 
     async def create(self, pool: PoolRow) -> PoolRow:
-        return pool_of(await self._database.run("pool_create", pool.pool_id, str(pool.kind), *pool_words(pool)))
+        words = (pool.pool_id, str(pool.kind), *pool_words(pool))
+        while (row := await self._database.run("pool_create", *words)) is None:
+            await delete_rows(self._database, pool.pool_id)
+        return pool_of(row)
 
     async def get(self, pool_id: PoolId) -> PoolRow:
         pool = await self.find(pool_id)
@@ -43,12 +49,25 @@ class RedisPools:
                 return pool_of(changed)
 
     async def delete(self, pool_id: PoolId, *, unfinished: bool = True) -> None:
-        found = await self._database.run("pool_delete", pool_id, int(unfinished))
-        if found == 1:
+        """Check that the pool may be deleted, mark it as deleted, and delete its rows in pages, so that other callers are served
+        in between. If this ends early, deleting or creating the pool goes on with it."""
+        links = await self._checked(pool_id, unfinished, None)
+        while links is not None:
+            child = await RedisJobs(self._database).child_elsewhere(pool_id)
+            if child is not None:
+                raise needed_elsewhere(pool_id, child.job_id, child.pool_id)
+            marked = await self._checked(pool_id, unfinished, links)
+            if marked != _LINKED:
+                break
+            links = await self._checked(pool_id, unfinished, None)
+        await delete_rows(self._database, pool_id)
+
+    async def _checked(self, pool_id: PoolId, unfinished: bool, links: bytes | None) -> bytes | None:
+        """Run ``pool_delete``, which marks the pool if ``links`` is given. Raises Refused."""
+        answer: bytes | None = await self._database.run("pool_delete", pool_id, int(unfinished), links)
+        if answer == _UNFINISHED:
             raise has_unfinished(pool_id)
-        if found:
-            child, child_pool = found
-            raise needed_elsewhere(pool_id, JobId(child.decode()), PoolId(child_pool.decode()))
+        return answer
 
 
 def _no_pool(pool_id: PoolId) -> NotFound:

@@ -10,7 +10,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import JOBS, RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import ProgressCallback
-from drumbeat.store.pruning import prune_all
+from drumbeat.store.pruning import prune_all, prune_all_leases
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
@@ -23,6 +23,7 @@ _PRUNED_AT_ONCE = 100
 class RedisUpkeep:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
+        self._lease_cursor = b"0"
         self._skipped: dict[tuple[PoolId, Prunable, timedelta], int] = {}  #: old jobs skipped because of children
 
     async def migrate(self) -> Sequence[int]:
@@ -45,11 +46,20 @@ class RedisUpkeep:
         )
 
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
-        """Delete old samples, log lines, beats, ended workers, events about single workers, and leases."""
+        """Delete old samples, log lines, beats, ended workers, events about single workers, and leases; also what is left of
+        pools whose deletion ended early."""
+        for pool in await self._database.command(b"SMEMBERS", self._database.key("deleted_pools")):
+            await delete_rows(self._database, PoolId(pool.decode()))
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
         deleted = await prune_all(self, pools, RECORDS, older_than, told)
-        leases = await self._database.run("lease_prune", to_us(older_than))
+        leases = await prune_all_leases(self.prune_leases, older_than)
         return {**{str(what): rows for what, rows in deleted.items()}, "leases": leases}
+
+    async def prune_leases(self, older_than: timedelta, limit: int = 1000) -> Pruned:
+        """Prune one page of the leases; the next call continues after it."""
+        words = (to_us(older_than), self._lease_cursor, min(limit, _PAGE))
+        rows, self._lease_cursor = await self._database.run("lease_prune", *words)
+        return Pruned(rows=rows, more=self._lease_cursor != b"0")
 
     async def give_back(self) -> bool:
         return False
@@ -76,6 +86,13 @@ class RedisUpkeep:
         for pool in pools:
             counts.update(dict(zip(_COUNTED, await self._database.run("pool_count", pool), strict=True)))
         return dict(counts)
+
+
+async def delete_rows(database: RedisDatabase, pool_id: PoolId) -> None:
+    """Delete the rows of a pool that is marked as deleted, in pages. Goes on with a deletion that ended early; does nothing if
+    the pool is not marked."""
+    while await database.run("pool_delete_page", pool_id, _PAGE):
+        pass
 
 
 async def migrate(database: RedisDatabase) -> list[int]:

@@ -16,10 +16,6 @@ class RedisReplyError(Exception):
     """Redis answered a command with an error."""
 
 
-class _Incomplete(Exception):
-    """A reply has arrived only in part."""
-
-
 class PipelinedConnection(asyncio.Protocol):
     """A Redis connection, already logged in. Keeps the driver's writer (``held``), since deleting it closes the connection."""
 
@@ -29,7 +25,7 @@ class PipelinedConnection(asyncio.Protocol):
         self._replies: deque[asyncio.Future[Any]] = deque()
         self._deadlines: deque[float] = deque()  #: one for each entry of ``_replies``, by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
-        self._rest = b""
+        self._reader = ReplyReader()
         self._loop = asyncio.get_running_loop()
         transport.set_protocol(self)
 
@@ -39,8 +35,11 @@ class PipelinedConnection(asyncio.Protocol):
 
     def ask(self, words: Sequence[Word], within: float) -> asyncio.Future[Any]:
         """Send a command and return a future of its reply. If none comes within ``within`` seconds, the connection is closed
-        and the future raises TimeoutError."""
+        and the future raises TimeoutError. If the connection is closed, the future raises ConnectionError at once."""
         reply: asyncio.Future[Any] = self._loop.create_future()
+        if not self.is_open:
+            _fail(reply, ConnectionError("the connection was closed"))
+            return reply
         self._transport.write(_packed(words))
         self._replies.append(reply)
         deadline = self._loop.time() + within
@@ -69,14 +68,8 @@ class PipelinedConnection(asyncio.Protocol):
             self.close()
 
     def data_received(self, data: bytes) -> None:
-        text, at = self._rest + data if self._rest else data, 0
-        try:
-            while at < len(text):
-                value, at = _read(text, at)
-                self._answer(value)
-        except _Incomplete:
-            pass
-        self._rest = text[at:] if at else text
+        for value in self._reader.feed(data):
+            self._answer(value)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadlines.clear()
@@ -111,37 +104,71 @@ def _packed(words: Sequence[Word]) -> bytes:
     return b"".join(parts)
 
 
-def _read(text: bytes, at: int) -> tuple[Any, int]:
-    """Decode the reply (RESP 2) that starts at ``at``; return it and where the next one starts. Raises _Incomplete."""
-    end = text.find(b"\r\n", at)
-    if end < 0:
-        raise _Incomplete
-    kind, head, at = text[at], text[at + 1 : end], end + 2
-    if kind == 0x24:  # $
-        return _read_bulk(text, at, int(head))
+class ReplyReader:
+    """Decodes replies (RESP 2) that arrive in pieces. It reads every byte once, also of a reply that comes in many pieces."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []  #: what arrived and is not decoded yet: the beginning of one value
+        self._missing = 0  #: at least so many bytes must arrive before that value is complete
+        self._arrays: list[tuple[list[Any], int]] = []  #: the arrays that are not complete, the outermost first, and their lengths
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Return the replies that are complete with this piece."""
+        self._pieces.append(data)
+        self._missing -= len(data)
+        if self._missing > 0:
+            return []
+        text = b"".join(self._pieces) if len(self._pieces) > 1 else data
+        replies, decoded_to = self._decode(text)
+        self._pieces = [text[decoded_to:]] if decoded_to < len(text) else []
+        return replies
+
+    def _decode(self, text: bytes) -> tuple[list[Any], int]:
+        """Return the complete replies in a text that begins where a value begins, and how far it was decoded."""
+        replies: list[Any] = []
+        at = 0
+        while at < len(text):
+            end = text.find(b"\r\n", at)
+            if end < 0:
+                self._missing = 1
+                break
+            kind, head, after = text[at], text[at + 1 : end], end + 2
+            if kind == 0x2A and int(head) > 0:  # *
+                self._arrays.append(([], int(head)))
+                at = after
+                continue
+            if kind == 0x24 and int(head) >= 0:  # $
+                begin, after = after, after + int(head) + 2
+                if after > len(text):
+                    self._missing = after - len(text)
+                    break
+                value: Any = text[begin : after - 2]
+            else:
+                value = _short_value(kind, head)
+            at = after
+            self._keep(value, replies)
+        return replies, at
+
+    def _keep(self, value: Any, replies: list[Any]) -> None:
+        """Add a value to the innermost array that is not complete; add it to the replies if there is none."""
+        while self._arrays:
+            values, length = self._arrays[-1]
+            values.append(value)
+            if len(values) < length:
+                return
+            self._arrays.pop()
+            value = values
+        replies.append(value)
+
+
+def _short_value(kind: int, head: bytes) -> Any:
+    """Return the value that is a single line: a number, an error, a simple string, no value, or an empty array."""
     if kind == 0x3A:  # :
-        return int(head), at
-    if kind == 0x2A:  # *
-        return _read_array(text, at, int(head))
+        return int(head)
     if kind == 0x2D:  # -
-        return RedisReplyError(head.decode(errors="replace")), at
-    return head, at
-
-
-def _read_bulk(text: bytes, at: int, length: int) -> tuple[bytes | None, int]:
-    if length < 0:
-        return None, at
-    end = at + length
-    if len(text) < end + 2:
-        raise _Incomplete
-    return text[at:end], end + 2
-
-
-def _read_array(text: bytes, at: int, length: int) -> tuple[list[Any] | None, int]:
-    if length < 0:
-        return None, at
-    values = []
-    for _ in range(length):
-        value, at = _read(text, at)
-        values.append(value)
-    return values, at
+        return RedisReplyError(head.decode(errors="replace"))
+    if kind == 0x24:  # $ of length -1
+        return None
+    if kind == 0x2A:  # * of length 0 or -1
+        return [] if head == b"0" else None
+    return head

@@ -6,7 +6,7 @@ PgBouncer is detected when the store opens: the server process that runs a query
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import cache
@@ -132,8 +132,19 @@ class PostgresDatabase:
                 self._url, timeout=self._connect_timeout, command_timeout=self._command_timeout, server_settings=_SETTINGS
             )
         except driver_errors() as exc:
+            if _is_being_cancelled():
+                raise asyncio.CancelledError from exc
             raise self.translated(exc) from exc
         return made
+
+    async def call_driver(self, call: Awaitable[object]) -> None:
+        """Await a call of the driver, and translate its errors."""
+        try:
+            await call
+        except driver_errors() as exc:
+            if _is_being_cancelled():
+                raise asyncio.CancelledError from exc
+            raise self.translated(exc) from exc
 
     async def statement_connection(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
         """Open a connection for one query. Returns it and the query's parameter names; None behind a connection pooler."""

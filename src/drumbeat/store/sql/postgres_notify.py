@@ -1,9 +1,12 @@
-"""Wakes workers that wait for jobs, with LISTEN and NOTIFY: one channel per pool, one listening connection per store."""
+"""Wakes workers that wait for jobs, with LISTEN and NOTIFY: one channel per pool, one listening connection per store.
+
+While the listening connection is lost, waiting workers poll the queue; each later wait may open a new connection.
+"""
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, Protocol
@@ -15,6 +18,8 @@ from drumbeat.store.sql.queue import Subscription
 
 log = logging.getLogger(__name__)
 
+RETRY_AFTER = 5.0  #: seconds before a new listening connection is opened after a failure
+CHECK_AFTER = 30.0  #: seconds after which a listening connection is checked: if it was cut silently, nothing arrives any more
 QUIET = 0.005  #: least seconds between two notifications that one process sends about one pool
 
 
@@ -29,6 +34,8 @@ class NotifyDatabase(Protocol):
 
     async def listener(self) -> Any: ...
 
+    async def call_driver(self, call: Awaitable[object]) -> None: ...
+
     async def write(self, query: str, values: Values) -> Rows: ...
 
 
@@ -39,6 +46,9 @@ class PostgresNotify:
         self._database = database
         self._schema = schema
         self._connection: Any = None
+        self._is_failing = False  #: whether the last attempt to listen failed
+        self._retry_at = 0.0  #: when to listen again after a failure (loop time)
+        self._checked_at = 0.0  #: when the server last answered on the listening connection (loop time)
         self._opening = asyncio.Lock()
         self._channels: set[str] = set()
         self._waiters: dict[str, set[asyncio.Event]] = {}
@@ -51,7 +61,10 @@ class PostgresNotify:
         channel, notified = channel_of(self._schema, pool_id), asyncio.Event()
         self._waiters.setdefault(channel, set()).add(notified)
         try:
-            yield Subscription(notified, await self._listen(channel))
+            live = await self._listen(channel)
+            if not live:
+                notified.clear()  # a failure to listen wakes all waiting callers; this one has not checked the queue yet
+            yield Subscription(notified, live)
         finally:
             self._waiters[channel].discard(notified)
 
@@ -84,10 +97,8 @@ class PostgresNotify:
         for channel, later in [*self._later.items()]:
             later.cancel()
             self._send_later(channel)
-        await asyncio.gather(*self._sending)
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.terminate()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+        self._disconnect()
 
     def _send_later(self, channel: str) -> None:
         self._later.pop(channel, None)
@@ -104,19 +115,57 @@ class PostgresNotify:
             log.warning("could not notify waiting workers of new jobs: %s; the workers will find the jobs by polling", exc)
 
     async def _listen(self, channel: str) -> bool:
-        """Start to listen on the channel. Returns False if notifications are not available."""
+        """Start to listen on the channel. Returns False if notifications are not available now, so that the caller must poll."""
+        now = asyncio.get_running_loop().time
         async with self._opening:
-            if self._connection is None or self._connection.is_closed():
-                self._connection = await self._database.listener()
-                self._channels.clear()
-                if self._connection is not None:
-                    self._connection.add_termination_listener(self._lost)
-            if self._connection is None:
+            if now() < self._retry_at:
                 return False
-            if channel not in self._channels:
-                await self._connection.add_listener(channel, self._on_notification)
-                self._channels.add(channel)
-            return True
+            try:
+                is_listening = await self._listen_now(channel)
+            except DrumbeatError as exc:
+                self._disconnect()
+                self._retry_at = now() + RETRY_AFTER
+                if not self._is_failing:
+                    log.warning("cannot be notified of new jobs, so polling for them and listening again later: %s", exc)
+                self._is_failing = True
+                return False
+            if self._is_failing:
+                log.info("notified of new jobs again")
+            self._is_failing = False
+            return is_listening
+
+    async def _listen_now(self, channel: str) -> bool:
+        """Listen on the channel, and after a reconnect on each channel for which others wait. Raises StoreUnavailable."""
+        await self._connect()
+        if self._connection is None:
+            return False
+        awaited = {each for each, waiters in self._waiters.items() if waiters}
+        for missing in {channel, *awaited} - self._channels:
+            await self._database.call_driver(self._connection.add_listener(missing, self._on_notification))
+            self._channels.add(missing)
+        return True
+
+    async def _connect(self) -> None:
+        """Open the listening connection, unless it is open and answers. Raises StoreUnavailable."""
+        now = asyncio.get_running_loop().time
+        if self._connection is None or self._connection.is_closed():
+            self._channels.clear()
+            self._connection = await self._database.listener()
+            if self._connection is not None:
+                self._connection.add_termination_listener(self._lost)
+        elif now() < self._checked_at + CHECK_AFTER:
+            return
+        else:
+            await self._database.call_driver(self._connection.execute("SELECT 1"))
+        self._checked_at = now()
+
+    def _disconnect(self) -> None:
+        """Close the listening connection and wake all waiting callers, before this returns."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.remove_termination_listener(self._lost)
+            connection.terminate()
+            self._lost(connection)
 
     def _on_notification(self, connection: object, pid: int, channel: str, payload: object) -> None:
         for waiter in self._waiters.get(channel, ()):

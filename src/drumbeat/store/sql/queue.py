@@ -22,6 +22,7 @@ from drumbeat.store.sql.rows import to_us
 LISTENING_POLL = timedelta(seconds=10)  #: poll interval while notifications work, in case one is lost
 UNNOTIFIED_POLL = (timedelta(milliseconds=50), timedelta(seconds=5))  #: bounds of the poll interval without notifications
 FUTILE_PAUSE = (timedelta(milliseconds=50), timedelta(seconds=5))  #: bounds of the pause while ready jobs cannot be claimed
+_MOST_DOUBLINGS = 30  #: more would not lengthen a pause, and 2^1024 is too large for a float
 
 
 @dataclass(slots=True)
@@ -148,4 +149,4 @@ async def _notified(subscription: Subscription, within: float) -> bool:
 
 def _backed_off(bounds: tuple[timedelta, timedelta], times: int) -> float:
     least, most = (bound.total_seconds() for bound in bounds)
-    return min(least * 2.0 ** (times - 1), most) if times else 0.0
+    return min(least * 2.0 ** min(times - 1, _MOST_DOUBLINGS), most) if times else 0.0

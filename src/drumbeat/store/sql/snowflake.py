@@ -126,6 +126,7 @@ class SnowflakeDatabase:
     def _transact(self, session: Any, script: Script[T]) -> T:
         """Run a script in one transaction, in this thread. After an error, ``SnowflakeSessions`` rolls the transaction back."""
         transaction = self._until_unlocked(session, self._lock)
+        transaction.lock = self._lock
         try:
             result = self._drive(transaction, script)
         except driver().Error as exc:

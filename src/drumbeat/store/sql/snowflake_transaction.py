@@ -11,6 +11,7 @@ never committed. If the reply to a COMMIT came late, the session asks Snowflake 
 
 import hashlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 from drumbeat.store.sql.database import TransactionTooLong
@@ -29,6 +30,8 @@ class SnowflakeTransaction:
         self._cursor = session.cursor()
         self._name = name
         self._began = time.monotonic()
+        self._has_ended = False  #: whether the last statement ended the transaction
+        self.lock: Callable[[Any], None] | None = None  #: takes the transaction's locks again after such a statement
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cursor, name)
@@ -39,9 +42,14 @@ class SnowflakeTransaction:
 
     def execute(self, sql: str, values: Any = None) -> Any:
         """Run a statement. A statement that creates, alters or drops a table ends the transaction, and the statement after it
-        begins a new transaction."""
+        begins a new transaction, which first takes the locks of the old one: another process may have taken them meanwhile."""
+        defines = sql.lstrip().upper().startswith(_DEFINES)
+        if self._has_ended and not defines and self.lock is not None:
+            self.lock(self._cursor)
+            self._began = time.monotonic()
         result = self._cursor.execute(sql, values)
-        if sql.lstrip().upper().startswith(_DEFINES):
+        self._has_ended = defines
+        if defines:
             self._began = time.monotonic()
         return result
 

@@ -4,6 +4,7 @@ The writing thread runs all waiting operations in one transaction and commits on
 savepoint, so that its failure does not affect the others. SQLite's file lock keeps processes from writing at the same time.
 """
 
+import asyncio
 import logging
 import os
 import sqlite3
@@ -30,7 +31,7 @@ from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values,
 from drumbeat.store.sql.queries import Dialect, Query, SqlTable, jobs_of_pool, load_queries, load_table_queries
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
-from drumbeat.store.sql.sqlite_thread import CallOutcome, DatabaseThread, QueuedCall
+from drumbeat.store.sql.sqlite_thread import BrokenConnection, CallOutcome, DatabaseThread, QueuedCall
 
 T = TypeVar("T")
 
@@ -40,17 +41,27 @@ _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def _make_private(path: Path) -> None:
-    """Create an empty database file that only the current user can read. Fails if the file exists.
+    """Create an empty database file that only the current user can read. Raises FileExistsError if the file exists.
 
     Creates the file under a temporary name and links it to ``path``. If it were created at ``path``, closing it would release
     all locks of this process on it, also a lock that SQLite just took in another thread: two processes could write at once.
+    So on a file system without hard links, where it is created at ``path``, this process never closes it.
     """
     empty = path.with_name(f".{path.name}.{uuid4().hex}")
-    os.close(os.open(empty, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    os.close(_create(empty))
     try:
         os.link(empty, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        _create(path)
     finally:
         empty.unlink()
+
+
+def _create(path: Path) -> int:
+    """Create a private file and return its descriptor, which stays open until it is closed by number."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _paths(pairs: Sequence[str]) -> str:
@@ -146,8 +157,7 @@ class SqliteDatabase:
 
     async def close(self) -> None:
         self.notifier.close()
-        await self._writer.close()
-        await self._reader.close()
+        await asyncio.gather(self._writer.close(), self._reader.close())
 
     def queue(self) -> SqliteQueue:
         return SqliteQueue(self, self.notifier)
@@ -269,24 +279,31 @@ class SqliteDatabase:
         try:
             connection.execute("BEGIN IMMEDIATE")
             self._check_file()
-            if len(calls) == 1:
-                return [self._attempt_alone(connection, calls[0])]
-            outcomes = [self._attempt_in_savepoint(connection, call) for call in calls]
-            connection.execute("COMMIT")
+            outcomes = self._attempt_all(connection, calls)
         except (sqlite3.Error, StoreUnavailable) as exc:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
             error = exc if isinstance(exc, StoreUnavailable) else _caused(self._translated(exc), exc)
-            return [CallOutcome(call, error=error) for call in calls]
+            outcomes = [CallOutcome(call, error=error) for call in calls]
+        if connection.in_transaction:
+            self._roll_back(connection, outcomes)
         return outcomes
 
-    def _attempt_alone(self, connection: sqlite3.Connection, call: QueuedCall) -> CallOutcome:
-        outcome = self._attempt(connection, call)
-        if outcome.error is None:
-            connection.execute("COMMIT")
-        elif connection.in_transaction:
+    def _attempt_all(self, connection: sqlite3.Connection, calls: Sequence[QueuedCall]) -> list[CallOutcome]:
+        """Run calls in the open transaction and commit it; after the error of a single call, it stays open."""
+        if len(calls) == 1:
+            outcome = self._attempt(connection, calls[0])
+            if outcome.error is None:
+                connection.execute("COMMIT")
+            return [outcome]
+        outcomes = [self._attempt_in_savepoint(connection, call) for call in calls]
+        connection.execute("COMMIT")
+        return outcomes
+
+    def _roll_back(self, connection: sqlite3.Connection, outcomes: list[CallOutcome]) -> None:
+        try:
             connection.execute("ROLLBACK")
-        return outcome
+        except sqlite3.Error as exc:
+            log.warning("failed to roll back in SQLite at %s: %s; opening a new connection", self._path, exc)
+            raise BrokenConnection(outcomes) from exc
 
     def _attempt_in_savepoint(self, connection: sqlite3.Connection, call: QueuedCall) -> CallOutcome:
         connection.execute("SAVEPOINT call")

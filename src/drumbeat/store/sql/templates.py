@@ -33,8 +33,8 @@ class SqlTemplates:
         rows = await self._database.read("list_templates", {"search": like_pattern(search)})
         return [one for one in map(template_of, rows) if tag is None or tag in one.tags]
 
-    async def save(self, template: Template) -> Template:
-        return await self._database.transact(_save(template))
+    async def save(self, template: Template, *, seen: Template | None = None) -> Template:
+        return await self._database.transact(_save(template, seen))
 
     async def delete(self, template_id: str) -> None:
         await self._database.write("delete_template", {"template_id": template_id})
@@ -50,11 +50,13 @@ def no_template(id_or_name: str) -> NotFound:
     return NotFound(f"there is no template {id_or_name!r}; see: drumbeat bench template list")
 
 
-def _save(template: Template) -> Script[Template]:
+def _save(template: Template, seen: Template | None) -> Script[Template]:
     rows = yield "lock_template", {"template_id": template.template_id}
     if not rows:
         raise no_template(template.template_id)
     before, values = template_of(rows[0]), _values(template)
+    if seen is not None:
+        before.expect_content(seen)
     if before.usage_count and before.config != load(values["config"]):
         raise Refused(
             f"the config of template {before.name!r} cannot change: {before.usage_count} runs have used it; "

@@ -8,7 +8,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import ProgressCallback
-from drumbeat.store.pruning import prune_all
+from drumbeat.store.pruning import prune_all, prune_all_leases
 from drumbeat.store.sql.database import Database, Script, transact_again
 from drumbeat.store.sql.flow_scripts import pass_on_missed_ends
 from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
@@ -100,8 +100,8 @@ class SqlUpkeep:
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
         pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
         deleted = await prune_all(SqlPruning(self._database), pools, RECORDS, older_than, told)
-        leases = await self._database.write("prune_leases", {"age": to_us(older_than)})
-        return {**{str(what): rows for what, rows in deleted.items()}, "leases": len(leases)}
+        leases = await prune_all_leases(self.prune_leases, older_than)
+        return {**{str(what): rows for what, rows in deleted.items()}, "leases": leases}
 
     async def give_back(self) -> bool:
         [space] = await self._database.read("free_space")
@@ -112,6 +112,10 @@ class SqlUpkeep:
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         return await self._pruning.prune_some(pool_id, what, older_than)
+
+    async def prune_leases(self, older_than: timedelta, limit: int = 1000) -> Pruned:
+        rows = await self._database.write("prune_leases", {"age": to_us(older_than), "limit": limit})
+        return Pruned(rows=len(rows), more=len(rows) == limit)
 
 
 def _migrate_and_recount() -> Script[list[int]]:

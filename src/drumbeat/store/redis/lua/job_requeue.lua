@@ -16,7 +16,11 @@ for _, number in ipairs(wanted) do
     for _, name in ipairs({'failures', 'crashes', 'suspicions', 'cancel', 'finished'}) do unset(row, name) end
     if row.lane then set(row, 'lane', without_alone(row.lane)) end
     local policy, status, waits = row.iff == 'run' and 'run' or 'block', 'pending', 0
-    if row.iff then status, waits = state_after(call('ZRANGE', parents_key(number), 0, -1), row.any, policy) end
+    if row.iff then
+      local parents = call('ZRANGE', parents_key(number), 0, -1)
+      note_links(pool, parents)
+      status, waits = state_after(parents, row.any, policy)
+    end
     if status == 'waiting' then
       set(row, 'status', 'waiting')
       set(row, 'waits', int(waits))

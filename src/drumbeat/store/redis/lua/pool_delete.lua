@@ -1,40 +1,25 @@
--- needs: tell, moves, jobs, lanes, verdicts, flows
--- In one script, so no worker joins between the check for live workers and the deletion. Leases stay: an epoch is never reused.
--- Returns the id and the pool of an unfinished job of another pool that has a parent in this pool; then nothing is deleted.
--- Returns 1 if there are unfinished jobs and these are not to be deleted; then nothing is deleted either.
-local pool, unfinished = ARGV[1], ARGV[2] == '1'
+-- needs: deletion
+-- Check whether a pool may be deleted, and mark it as deleted if ``links`` is given: see ``deletion``. In one script, so no worker
+-- joins, and no job is pushed, between the checks and the mark. Leases stay: an epoch is never reused.
+-- Returns a word: ``unfinished`` if there are unfinished jobs and these are not to be deleted, ``linked`` if a job of another pool
+-- has been linked to one of this pool since ``links`` was returned, otherwise the present ``links``; nothing if there is no pool.
+local pool, unfinished, links = ARGV[1], ARGV[2] == '1', given(ARGV[3])
+local row = key(pool, 'pool')
+if call('EXISTS', row) == 0 then return nil end
 local live = call('ZRANGE', key(pool, 'live'), 0, 4)
 if #live > 0 then
   local many = call('ZCARD', key(pool, 'live'))
   refuse('Refused', 'pool ' .. pool .. ' has ' .. many .. ' live workers (' .. table.concat(live, ', ') .. '); drain them first')
 end
-if not unfinished and call('ZCARD', key(pool, 'unfinished')) > 0 then return 1 end
-local numbers = call('ZRANGE', key(pool, 'jobs'), 0, -1)
-for _, number in ipairs(numbers) do
-  if call('HGET', job_key(number), 'kids') then
-    local child, home = child_elsewhere(number, pool)
-    if child then return {call('HGET', job_key(child), 'id') or string.format('j%012d', child), home} end
-  end
+if not unfinished and call('ZCARD', key(pool, 'unfinished')) > 0 then return 'unfinished' end
+local linked = call('HGET', row, 'links') or '0'
+if not links then return linked end
+if links ~= linked then return 'linked' end
+for _, name in ipairs(PAGED) do
+  if call('EXISTS', key(pool, name)) == 1 then call('RENAME', key(pool, name), key(pool, going(name))) end
 end
-for _, worker in ipairs(call('ZRANGE', key(pool, 'workers'), 0, -1)) do
-  call('DEL', worker_key(pool, worker))
-end
-for _, number in ipairs(numbers) do
-  local job = call('HMGET', job_key(number), 'id', 'owner', 'iff', 'kids', 'wf', 'steps')
-  if job[1] then call('HDEL', prefix .. 'job_names', job[1]) end
-  if job[2] then call('SREM', held_key(job[2]), number) end
-  if job[3] or job[4] or job[5] then forget_links(number, job[5]) end
-  if job[6] then call('UNLINK', steps_key(number), events_key(number)) end
-  call('UNLINK', job_key(number), doc_key(number), tries_key(number))
-end
-for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
-  call('UNLINK', lane_key(pool, string.sub(head, NUMBER + 1)))
-end
-for _, group in ipairs(call('ZRANGE', key(pool, 'rates'), 0, -1)) do call('UNLINK', key(pool, 'rate:' .. group)) end
-for _, name in ipairs({
-  'pool', 'workers', 'live', 'ended', 'unreaped', 'reaped', 'events', 'instructions', 'beats', 'logs', 'samples', 'sample_bodies',
-  'jobs', 'unfinished', 'waiting', 'ready', 'lanes', 'delayed', 'leases', 'done', 'poisoned', 'cancelled', 'unique', 'running', 'rates', 'news',
-}) do
-  call('UNLINK', key(pool, name))
-end
+unlink_whole(pool)
+call('RENAME', row, key(pool, 'deleted'))
 call('ZREM', prefix .. 'pools', pool)
+call('SADD', prefix .. 'deleted_pools', pool)
+return linked

@@ -16,7 +16,7 @@ for _, row in ipairs(rows) do
   local is_known = number or (row[8] and call('HGET', key(pool, 'unique'), row[8]))
   for _, parent in ipairs(not is_known and row[10] or {}) do
     local other = not chosen[parent] and number_of(parent)
-    if not chosen[parent] and not (other and call('EXISTS', job_key(other)) == 1) then
+    if not chosen[parent] and not home_of(other) then
       refuse('NotFound', 'after: there is no job \'' .. parent .. '\' to wait for; name a job that exists or is in the same push')
     end
     if not row[8] then has_kids[parent] = true end
@@ -50,6 +50,7 @@ end
 
 local function link(parents, number)
   local members = {}
+  note_links(pool, parents)
   for _, parent in ipairs(parents) do
     members[#members + 1], members[#members + 2] = 0, parent
     note_in(children, children_key(parent), 0, number)

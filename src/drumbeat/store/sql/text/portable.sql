@@ -564,8 +564,10 @@ RETURNING 1;
 -- name: prune_leases
 -- Deletes one-time leases: names with a slash that are not a pool's. A pool's lease stays, since its epochs must never be used
 -- twice. A lease that was taken meanwhile stays: the row is locked before its age is checked.
-DELETE FROM drumbeat.leases WHERE expires_at < @now - CAST(:age AS BIGINT) AND name LIKE '%/%'
-   AND NOT EXISTS (SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = leases.name) RETURNING 1;
+DELETE FROM drumbeat.leases WHERE expires_at < @now - CAST(:age AS BIGINT) AND name IN (
+    SELECT l.name FROM drumbeat.leases l
+     WHERE l.expires_at < @now - CAST(:age AS BIGINT) AND l.name LIKE '%/%'
+       AND NOT EXISTS (SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = l.name) LIMIT CAST(:limit AS INTEGER)) RETURNING 1;
 
 -- name: count_pools
 SELECT COUNT(*) AS rows FROM drumbeat.pools;

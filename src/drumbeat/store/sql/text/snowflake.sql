@@ -347,8 +347,9 @@ DELETE FROM events WHERE pool_id = :pool_id AND created_at < @now - CAST(:age AS
      ORDER BY e.sequence_id LIMIT :limit) o);
 
 -- name: prune_leases
-DELETE FROM leases WHERE expires_at < @now - CAST(:age AS BIGINT) AND name LIKE '%/%'
-   AND name NOT IN (SELECT p.pool_id FROM pools p);
+SELECT l.name FROM leases l WHERE l.expires_at < @now - CAST(:age AS BIGINT) AND l.name LIKE '%/%'
+   AND l.name NOT IN (SELECT p.pool_id FROM pools p) LIMIT :limit;
+@if_any DELETE FROM leases WHERE name IN (:chosen...);
 
 -- name: prune_workers
 -- Deletes some of the workers that ended first. A fleet's workers stay while they may still cost money, or count for the month.

@@ -187,8 +187,8 @@ CREATE VIEW drumbeat.worker_performance AS
 SELECT w.pool_id, w.worker_id AS id,
        COUNT(a.n) AS total_tasks,
        SUM(CASE a.outcome WHEN 'done' THEN 1 ELSE 0 END) AS completed_tasks,
-       SUM(CASE WHEN a.outcome NOT IN ('done', 'suspended') THEN 1 ELSE 0 END) AS failed_tasks,
-       AVG(CAST(CASE WHEN a.outcome = 'done' THEN 1 WHEN a.outcome <> 'suspended' THEN 0 END AS @real)) AS success_rate,
+       SUM(CASE WHEN a.outcome NOT IN ('done', 'released', 'suspended') THEN 1 ELSE 0 END) AS failed_tasks,
+       AVG(CAST(CASE WHEN a.outcome = 'done' THEN 1 WHEN a.outcome NOT IN ('released', 'suspended') THEN 0 END AS @real)) AS success_rate,
        AVG(CAST(a.ended_at - a.started_at AS @real) / 1000000) AS avg_processing_time_seconds,
        CAST(COALESCE(w.ended_at, @now) - COALESCE(w.started_at, w.created_at) AS @real) / 3600000000 AS uptime_hours
   FROM drumbeat.workers w LEFT JOIN (

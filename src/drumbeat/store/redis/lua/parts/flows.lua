@@ -11,6 +11,20 @@ local function workflow_key(workflow)
   return prefix .. 'workflow:' .. workflow
 end
 
+-- The pool of a job; nothing if there is no such job, or if its pool is being deleted.
+local function home_of(number)
+  local home = number and call('HGET', job_key(number), 'pool')
+  return home and call('EXISTS', key(home, 'pool')) == 1 and home or nil
+end
+
+-- Note in the pools of these parents that a job of this pool needs them: they are not deleted if they have checked that before.
+local function note_links(pool, parents)
+  for _, parent in ipairs(parents) do
+    local home = home_of(parent)
+    if home and home ~= pool then call('HINCRBY', key(home, 'pool'), 'links', 1) end
+  end
+end
+
 local function is_failed(status)
   return status == 'poisoned' or status == 'cancelled'
 end
@@ -24,7 +38,7 @@ end
 local function state_after(parents, any, policy, known)
   local unfinished, satisfied, failed, first_failed = 0, 0, 0, nil
   for _, parent in ipairs(parents) do
-    local status = known and known[parent] or call('HGET', job_key(parent), 'status')
+    local status = known and known[parent] or (home_of(parent) and call('HGET', job_key(parent), 'status'))
     if status == 'done' or (policy == 'run' and is_failed(status)) then
       satisfied = satisfied + 1
     elseif is_failed(status) then
