@@ -1,5 +1,6 @@
 """Carries out the actions decided for a run: first changes rows, then starts or ends workers. Actions are safe to repeat."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -17,9 +18,10 @@ from drumbeat.bench.model import (
     StopLoad,
 )
 from drumbeat.bench.model.verdict import KEPT_UNDER, RunJudgement, judgement_document
-from drumbeat.bench.results.conclusion import from_samples, replaced_span, unfinished, whole_run, with_metrics
-from drumbeat.bench.results.record import ended_record, read_record
+from drumbeat.bench.results.conclusion import SampledResult, replaced_span, unfinished, whole_run, with_metrics
+from drumbeat.bench.results.record import began, ended_record, last_sample_at, read_record, samples_between
 from drumbeat.bench.results.run_verdict import judge_run
+from drumbeat.bench.results.yielding import iterate_yielding
 from drumbeat.bench.run_state import state_document, stored_state
 from drumbeat.core.decision import action_type
 from drumbeat.core.engine import DEFAULT_ENGINE
@@ -28,19 +30,21 @@ from drumbeat.core.event import NewEvent, WorkerTarget, set_phase, start, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
-from drumbeat.core.worker import Worker
+from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.runtime.recovery import RecoveryActor
+from drumbeat.runtime.timeouts import LostRace, race
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
-_MOST_SAMPLES = 100_000
 _REMEMBERED = (SetTargets, SaveStep)  #: actions that the stored orchestrator state records as done
 
 
 class RunActor:
     """Carries out the actions that the orchestrator of one run has decided."""
 
-    def __init__(self, store: Store, spawner: Spawner, run_id: RunId) -> None:
+    def __init__(self, store: Store, spawner: Spawner, run_id: RunId, leave: asyncio.Event | None = None) -> None:
+        """``leave``: once it is set, the computation of the run's result is given up. All other actions are short."""
+        self._leave = leave or asyncio.Event()
         self._store = store
         self._run_id = run_id
         self._pool_id = PoolId(run_id)
@@ -89,7 +93,7 @@ class RunActor:
             case Begin() | EnterPhase() | StopLoad() | Remember():
                 await self._change(action, fence)
             case Conclude():
-                await self._conclude(action, fence)
+                await self._conclude_unless_left(action, fence)
             case _:
                 await self._recovery.recover(action, fence)
 
@@ -147,11 +151,20 @@ class RunActor:
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 
+    async def _conclude_unless_left(self, action: Conclude, fence: Fence) -> None:
+        try:
+            await race(self._leave.wait(), self._conclude(action, fence))
+        except LostRace:
+            raise Refused(
+                f"run {self._run_id}: its result is not computed yet, as this process was told to leave the run; another "
+                "orchestrator can take it over"
+            ) from None
+
     async def _conclude(self, action: Conclude, fence: Fence) -> None:
         run = await self._store.runs.get(self._run_id)
         if run.status not in (RunStatus.STOPPING, RunStatus.CANCELLING):
             return
-        rows = await self._worker_results(fence)
+        rows = await self._worker_results(run, fence)
         record = await read_record(self._store, self._run_id)
         now = await self._store.now()
         counted = whole_run(self._run_id, rows, action.ending, now, replaced_span(record))
@@ -160,18 +173,26 @@ class RunActor:
         judgement = judge_run(ended_record(record, whole, action.ending))
         await self._store.runs.update(run, _final(action, whole[0], run, judgement), fence=fence)
 
-    async def _worker_results(self, fence: Fence) -> list[Result]:
+    async def _worker_results(self, run: Run, fence: Fence) -> list[Result]:
         """Return the results of all workers. If a worker stored none, compute them from its samples and store them."""
         rows = [row for row in await self._store.results.list(self._run_id) if row.worker_id is not None]
         workers = [worker.worker_id for worker in await self._store.workers.list(self._pool_id)]
         missing = unfinished(rows, workers)
-        rows = [row for row in rows if row.worker_id not in missing]
-        for worker_id in missing:
-            samples = await self._store.samples.list(self._pool_id, worker_id=worker_id, limit=_MOST_SAMPLES)
-            computed = from_samples(self._run_id, worker_id, samples)
-            await self._store.results.save(computed, fence=fence)
-            rows += computed
-        return rows
+        computed = await self._sampled_results(run, missing)
+        await self._store.results.save(computed, fence=fence)
+        return [*(row for row in rows if row.worker_id not in missing), *computed]
+
+    async def _sampled_results(self, run: Run, missing: Sequence[WorkerId]) -> list[Result]:
+        """Compute the results of workers from their samples, which are read in slices of time."""
+        results = {worker_id: SampledResult(self._run_id, worker_id) for worker_id in missing}
+        origin, until = began(run), last_sample_at(run, await self._store.now())
+        if origin is None or not missing:
+            return []
+        async for _, samples in samples_between(self._store, self._pool_id, origin, until):
+            async for sample in iterate_yielding(samples):
+                if sample.worker_id in results:
+                    results[sample.worker_id].add(sample)
+        return [row for result in results.values() for row in result.rows()]
 
 
 def _final(action: Conclude, whole: Result, run: Run, judgement: RunJudgement) -> RunChange:

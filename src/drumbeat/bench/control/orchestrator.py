@@ -12,7 +12,7 @@ from uuid import uuid4
 from drumbeat.bench.control.act import RunActor
 from drumbeat.bench.control.decide import decide
 from drumbeat.bench.control.observe import Observer
-from drumbeat.bench.model import Action, RunView, ServerProbe
+from drumbeat.bench.model import Action, Conclude, RunView, ServerProbe
 from drumbeat.bench.results.judgement import led_by
 from drumbeat.bench.run_state import stored_plan
 from drumbeat.core.clock import Clock
@@ -116,8 +116,13 @@ class Orchestrator:
         found = await self._store.runs.list(statuses=UNDER_WAY, limit=1000)
         return [run for run in found if (await self.get_run_status(run.run_id)).is_orphan]
 
-    def loop(self, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> ControlLoop[RunView, Action]:
-        """Return a control loop for one run. Several loops can exist for a run; only the one that holds the lease acts."""
+    def loop(
+        self, run_id: RunId, probe: Callable[[], ServerProbe | None], leave: asyncio.Event | None = None
+    ) -> ControlLoop[RunView, Action]:
+        """Return a control loop for one run. Several loops can exist for a run; only the one that holds the lease acts.
+
+        The result of a run with millions of samples takes minutes to compute, so that action has no time limit; it is given up
+        once ``leave`` is set."""
         spawner = self._spawner
         if spawner is None:
             raise InvalidInput(f"cannot orchestrate run {run_id}: expected a spawner (it starts workers) as argument, got none")
@@ -129,7 +134,8 @@ class Orchestrator:
             every=max(EVERY, self._slowest),
             observe=Observer(self._store, spawner, run_id, probe).observe,
             decide=decide,
-            act=RunActor(self._store, spawner, run_id).act,
+            act=RunActor(self._store, spawner, run_id, leave).act,
+            unlimited=(Conclude,),
         )
 
     async def conduct(
@@ -147,7 +153,7 @@ class Orchestrator:
         leave: asyncio.Event,
         on_beat: Callable[[BeatReport], None],
     ) -> RunStatus:
-        loop = self.loop(run_id, probe)
+        loop = self.loop(run_id, probe, leave)
         status = RunStatus.PREPARED
         try:
             while not leave.is_set():
