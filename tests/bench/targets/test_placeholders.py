@@ -82,9 +82,15 @@ def test_transactions_are_found(statements: list[str], steps: list[tuple[int, st
 @pytest.mark.parametrize(
     ("name", "mark", "expected"),
     [
-        ("items", '"', '"items"'), ("main.items", '"', '"main"."items"'), ('a"b', '"', '"a""b"'), ("a`b", "`", "`a``b`"),
-        ('"a.b"', '"', '"a.b"'), ('main."a.""b"', "`", '`main`.`a."b`'), ("`a.b`.c", '"', '"a.b"."c"'), ('"a.b', '"', '"""a"."b"'),
-    ],  # fmt: skip
+        ("items", '"', '"items"'),
+        ("main.items", '"', '"main"."items"'),
+        ('a"b', '"', '"a""b"'),
+        ("a`b", "`", "`a``b`"),
+        ('"a.b"', '"', '"a.b"'),
+        ('main."a.""b"', "`", '`main`.`a."b`'),
+        ("`a.b`.c", '"', '"a.b"."c"'),
+        ('"a.b', '"', '"""a"."b"'),
+    ],
 )
 def test_names_are_quoted_part_by_part(name: str, mark: str, expected: str) -> None:
     assert quoted(name, mark) == expected
@@ -94,7 +100,9 @@ def test_an_insert_names_its_columns() -> None:
     assert insert_sql("s.t", ["a", "b.c"], "`", "%s") == "INSERT INTO `s`.`t` (`a`, `b.c`) VALUES (%s, %s)"
 
 
-@pytest.mark.parametrize("sql", ["SELECT $1 -- not $2", "SELECT /* $2 */ $1", "SELECT $1 -- it's\n, '$2'", "SELECT $1, E'\\'$2'"])
+@pytest.mark.parametrize(
+    "sql", ["SELECT $1 -- not $2", "SELECT /* $2 */ $1", "SELECT $1 -- it's\n, '$2'", "SELECT $1, E'\\'$2'"]
+)
 def test_only_what_the_database_takes_for_a_placeholder_needs_a_value(sql: str) -> None:
     Operation(kind="A", weight=100, statements=(Statement(sql=sql, values=(KEY,)),))
 

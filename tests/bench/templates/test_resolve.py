@@ -247,7 +247,9 @@ async def test_wide_decimals_are_inserted(anywhere: Target) -> None:
     await anywhere.define(
         ["CREATE TABLE people (id INTEGER NOT NULL PRIMARY KEY, rate NUMERIC(38,30) NOT NULL, team_id NUMERIC(30,0))"]
     )
-    await anywhere.load_rows("people", ("id", "rate", "team_id"), [(n, Decimal("0.5"), Decimal(2**53 + 1)) for n in range(1, 100)])
+    await anywhere.load_rows(
+        "people", ("id", "rate", "team_id"), [(n, Decimal("0.5"), Decimal(2**53 + 1)) for n in range(1, 100)]
+    )
 
     driven = await drive(anywhere, await load_on(anywhere, {"preset": "write-only"}), operations=50, connections=1)
 

@@ -324,9 +324,7 @@ class TestReading:
         assert await found(error_class="CONNECTION", ok=True) == []
 
     @pytest.mark.parametrize("order", ["started_at", "duration_ms"])
-    async def test_all_its_operations_are_found_page_by_page(
-        self, api: httpx.AsyncClient, furnished: Web, order: str
-    ) -> None:
+    async def test_all_its_operations_are_found_page_by_page(self, api: httpx.AsyncClient, furnished: Web, order: str) -> None:
         run_id = await new_run(api)
         await furnished.plane.store.executions.load(
             Execution(
@@ -338,7 +336,8 @@ class TestReading:
         path = f"/api/v1/runs/{run_id}/executions"
         whole = (await api.get(path, params={"order": order})).json()["items"]
 
-        found, following = [], f"{path}?order={order}&limit=3&offset=1"
+        found: list[dict[str, Any]] = []
+        following = f"{path}?order={order}&limit=3&offset=1"
         while following:
             page = (await api.get(following)).json()
             found, following = [*found, *page["items"]], page["next"]

@@ -1,6 +1,5 @@
 """Carries out the actions decided for a run: first changes rows, then starts or ends workers. Actions are safe to repeat."""
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -32,7 +31,6 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.runtime.recovery import RecoveryActor
-from drumbeat.runtime.timeouts import LostRace, race
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
@@ -42,9 +40,7 @@ _REMEMBERED = (SetTargets, SaveStep)  #: actions that the stored orchestrator st
 class RunActor:
     """Carries out the actions that the orchestrator of one run has decided."""
 
-    def __init__(self, store: Store, spawner: Spawner, run_id: RunId, leave: asyncio.Event | None = None) -> None:
-        """``leave``: once it is set, the computation of the run's result is given up. All other actions are short."""
-        self._leave = leave or asyncio.Event()
+    def __init__(self, store: Store, spawner: Spawner, run_id: RunId) -> None:
         self._store = store
         self._run_id = run_id
         self._pool_id = PoolId(run_id)
@@ -93,7 +89,7 @@ class RunActor:
             case Begin() | EnterPhase() | StopLoad() | Remember():
                 await self._change(action, fence)
             case Conclude():
-                await self._conclude_unless_left(action, fence)
+                await self._conclude(action, fence)
             case _:
                 await self._recovery.recover(action, fence)
 
@@ -150,15 +146,6 @@ class RunActor:
         """Return and clear the events to store with the run's state. Events collected under an earlier lease are dropped."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
-
-    async def _conclude_unless_left(self, action: Conclude, fence: Fence) -> None:
-        try:
-            await race(self._leave.wait(), self._conclude(action, fence))
-        except LostRace:
-            raise Refused(
-                f"run {self._run_id}: its result is not computed yet, as this process was told to leave the run; another "
-                "orchestrator can take it over"
-            ) from None
 
     async def _conclude(self, action: Conclude, fence: Fence) -> None:
         run = await self._store.runs.get(self._run_id)

@@ -31,7 +31,7 @@ class _Waits:
 class _WindowSamples:
     """The samples of one time window, read in slices of time.
 
-    What has been read is kept. So if reading a long window takes longer than one beat may take, the next beat goes on with it."""
+    What has been read is kept. So if reading a long window takes longer than a beat may take, the next beat continues."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
@@ -49,7 +49,8 @@ class _WindowSamples:
 
 
 class Observer:
-    """Reads the state of one run for its orchestrator. Caches only what cannot change: the plan and past server statistics.
+    """Reads the state of one run for its orchestrator. Caches only what cannot change: the plan, past server statistics, and
+    samples of a window that is over.
 
     If the engine gives no list of its workers, the run goes on with the workers' rows in the store."""
 

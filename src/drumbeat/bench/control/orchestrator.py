@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -18,12 +19,13 @@ from drumbeat.bench.run_state import stored_plan
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, Refused, StaleWrite, StoreError
 from drumbeat.core.event import stop
+from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunId, RunStatus
 from drumbeat.core.worker import Worker
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.lease import Leadership
-from drumbeat.runtime.timeouts import pause
+from drumbeat.runtime.timeouts import LostRace, pause, race
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
@@ -134,7 +136,7 @@ class Orchestrator:
             every=max(EVERY, self._slowest),
             observe=Observer(self._store, spawner, run_id, probe).observe,
             decide=decide,
-            act=RunActor(self._store, spawner, run_id, leave).act,
+            act=partial(_act, RunActor(self._store, spawner, run_id), leave or asyncio.Event()),
             unlimited=(Conclude,),
         )
 
@@ -175,3 +177,17 @@ class Orchestrator:
         except StoreError as exc:
             log.warning("could not read the status of run %s: %s; retrying at the next beat", run_id, exc)
             return None
+
+
+async def _act(actor: RunActor, leave: asyncio.Event, action: Action, fence: Fence) -> None:
+    """Carry out an action. The computation of the run's result, which can take long, is given up once ``leave`` is set."""
+    if not isinstance(action, Conclude):
+        await actor.act(action, fence)
+        return
+    try:
+        await race(leave.wait(), actor.act(action, fence))
+    except LostRace:
+        raise Refused(
+            "the run's result is not computed yet, because this process was told to leave the run; another orchestrator can "
+            "take the run over"
+        ) from None

@@ -72,7 +72,7 @@ def schema_and_name(name: str) -> tuple[str, str]:
 
 
 def placeholders(sql: str) -> list[str]:
-    """Return the numbers of the placeholders $1, $2 … in SQL, in the order of the text; those in quotes and comments are none."""
+    """Return the numbers of the placeholders $1, $2 … in SQL, in the order of the text. Quotes and comments contain none."""
     return [text[1:] for kind, text in _pieces(sql) if kind is _Kind.NUMBER]
 
 

@@ -59,9 +59,7 @@ class SampledResult:
     """Adds up the samples of a worker that stored no results itself, those of the MEASUREMENT phase, and makes its results."""
 
     def __init__(self, run_id: RunId, worker_id: WorkerId) -> None:
-        self._whole = Result(
-            run_id=run_id, worker_id=worker_id, status=RunStatus.FAILED, custom_metrics={"from_samples": True}
-        )
+        self._whole = Result(run_id=run_id, worker_id=worker_id, status=RunStatus.FAILED, custom_metrics={"from_samples": True})
         self._sums: defaultdict[str | None, Counting] = defaultdict(Counting)
         self._writes = 0
         self._seconds = 0.0

@@ -35,7 +35,9 @@ class ExecutionQuery:
     error_class: str | None = None
     error: str | None = None  #: an SQLSTATE, or another error code of the database
     order: ExecutionOrder = "started_at"
-    after: ExecutionPosition | None = None  #: only operations behind this position; pages far behind cost no more than the first
+    after: ExecutionPosition | None = (
+        None  #: only operations behind this position; pages far behind cost no more than the first
+    )
     offset: int = 0
     limit: int = 50
 
@@ -153,5 +155,3 @@ def _failed(table: pa.Table, query: ExecutionQuery, classify: Classify) -> pa.Ta
 def _matches(error: str, query: ExecutionQuery, classify: Classify) -> bool:
     outcome, _, code = error.partition(" ")
     return query.error in (None, code or None) and query.error_class in (None, classify(int(outcome), code))
-
-

@@ -25,7 +25,7 @@ SELECT table_schema, table_name, row_count FROM information_schema.tables
  WHERE table_type = 'BASE TABLE' AND table_schema <> 'INFORMATION_SCHEMA' ORDER BY 1, 2 LIMIT 1000
 """
 _PLAIN_IN_SNOWFLAKE = re.compile(r"[A-Z_][A-Z0-9_$]*")  #: Snowflake turns other names without quotes into these
-_QUOTES = ('"', '`')
+_QUOTES = ('"', "`")
 _TABLES: Mapping[str, str] = {
     "postgresql": _POSTGRES,
     "mysql": _MYSQL,
@@ -59,7 +59,9 @@ def _reference(schema: str | None, name: str, product: str) -> str:
 
 
 def _quoted_if_needed(part: str, product: str) -> str:
-    is_plain = bool(_PLAIN_IN_SNOWFLAKE.fullmatch(part)) if product == "snowflake" else "." not in part and part[0] not in _QUOTES
+    is_plain = (
+        bool(_PLAIN_IN_SNOWFLAKE.fullmatch(part)) if product == "snowflake" else "." not in part and part[0] not in _QUOTES
+    )
     return part if is_plain else quoted_part(part)
 
 

@@ -47,7 +47,9 @@ def scripts(load: Load, *, numbered: bool = False) -> tuple[OperationScript, ...
 
 def _script(operation: Operation, numbered: bool) -> OperationScript:
     """Make the script of one operation without its BEGIN and COMMIT, because the session begins and commits transactions."""
-    texts = [(index, each) for index, each in enumerate(operation.statements) if not _CONTROL.fullmatch(without_comments(each.sql))]
+    texts = [
+        (index, each) for index, each in enumerate(operation.statements) if not _CONTROL.fullmatch(without_comments(each.sql))
+    ]
     steps = tuple(_step(index, each.sql, len(each.values), numbered) for index, each in texts)
     return OperationScript(operation.kind, operation.reads, steps, len(operation.statements) > 1)
 

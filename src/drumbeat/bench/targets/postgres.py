@@ -282,8 +282,8 @@ def kinds_by_text(statements: Statements) -> dict[str, str]:
 
 
 def normalized(sql: str) -> str:
-    """Replace the constants in a statement by ? as pg_stat_statements does, to find the statement there. Comments are removed, as
-    a quote in one would look like the beginning of a text."""
+    """Replace the constants in a statement by ? as pg_stat_statements does, to find the statement there. Comments are removed,
+    because a quote in one would look like the beginning of a text."""
     return " ".join(_CONSTANT.sub("?", without_comments(sql)).split()).rstrip("; ").lower()
 
 

@@ -18,7 +18,15 @@ from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.model.sql_text import schema_and_name
 from drumbeat.bench.targets.embedded import SetupConnection, check_path
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
-from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, insert_sql, positional, quoted, quoted_part, scripts
+from drumbeat.bench.targets.placeholders import (
+    OperationScript,
+    OperationStep,
+    insert_sql,
+    positional,
+    quoted,
+    quoted_part,
+    scripts,
+)
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -272,8 +280,8 @@ def text_of(moment: datetime) -> str:
 
 
 def sqlite_values(row: Sequence[Any]) -> list[Any]:
-    """Convert values to types that SQLite stores: dates and times to text, decimals to numbers, or to text if they have too many
-    digits for a number."""
+    """Convert values to types that SQLite stores: dates and times to text, decimals to numbers, or to text if they have too
+    many digits for a number."""
     return [_plain(value) for value in row]
 
 

@@ -61,7 +61,11 @@ def _with_casts(sql: str, values: Sequence[Value], key: Column | None) -> str:
     """Return SQL in which each placeholder of an existing key is cast, if such keys are sent as text."""
     if key is None or not is_wide_decimal(key):
         return sql
-    keys = {str(number) for number, value in enumerate(values, 1) if isinstance(value, PoolValue | SameAs) and value.type is ValueType.TEXT}
+    keys = {
+        str(number)
+        for number, value in enumerate(values, 1)
+        if isinstance(value, PoolValue | SameAs) and value.type is ValueType.TEXT
+    }
     return replace_numbers(sql, lambda number: argument(key, int(number), _UNCAST) if number in keys else f"${number}")
 
 

@@ -2,8 +2,8 @@
 
 Tables are filled in order, in chunks that are added completely or not at all. After an interruption, ``prepare`` adds only
 the missing rows, found by key range. This does not work for tables in which the load itself adds or deletes rows: such a table
-counts as filled if a later table has rows. A larger scale adds rows; a smaller one is refused, because rows of the larger one would
-stay. To prepare it, set ``fresh``, which drops the tables first.
+counts as filled if a later table has rows. A larger scale adds rows; a smaller one is refused, because rows of the larger one
+would stay. To prepare it, set ``fresh``, which drops the tables first.
 """
 
 import logging
@@ -124,8 +124,8 @@ async def _refuse_larger_scale(target: Target, standard: Scaled, table: Standard
     if any(_is_prepared(row, following[_key_of(table, row)]) for row in found if _key_of(table, row) in following):
         raise InvalidInput(
             f"expected {table.count:,} rows in {table.name} for {standard.name} at scale {standard.scale:g}, got "
-            f"{await _count(target, table):,}: the table was prepared at a larger scale; use that scale, or prepare with --fresh, "
-            "which drops the tables first"
+            f"{await _count(target, table):,}: the table was prepared at a larger scale; use that scale, or prepare with "
+            "--fresh, which drops the tables first"
         )
 
 

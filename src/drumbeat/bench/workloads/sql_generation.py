@@ -22,7 +22,15 @@ from drumbeat.bench.model import (
     ValueType,
 )
 from drumbeat.bench.targets.interface import Column, TableDescription
-from drumbeat.bench.workloads.columns import SqlDialect, argument, generated, generated_key, quoted_column, quoted_name, sent_type
+from drumbeat.bench.workloads.columns import (
+    SqlDialect,
+    argument,
+    generated,
+    generated_key,
+    quoted_column,
+    quoted_name,
+    sent_type,
+)
 from drumbeat.bench.workloads.value_pools import ValuePools
 from drumbeat.core.errors import InvalidInput
 

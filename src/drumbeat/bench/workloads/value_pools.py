@@ -73,7 +73,9 @@ class _Sampler:
     async def rows(self, columns: Sequence[Column], size: int) -> dict[str, tuple[object, ...]]:
         found = await self._read([column.name for column in columns], 2 * size) if columns else []
         chosen = [found[index] for index in self._chance.permutation(len(found))[:size]]
-        return {column.name: _enough([plain(row[index], column) for row in chosen], column) for index, column in enumerate(columns)}
+        return {
+            column.name: _enough([plain(row[index], column) for row in chosen], column) for index, column in enumerate(columns)
+        }
 
     async def _read(self, names: Sequence[str], count: int) -> list[Sequence[Any]]:
         """Read about ``count`` distinct rows. If the table has a numeric key, the key is added at the end of each row."""

@@ -140,13 +140,21 @@ class ExecutionsContract(Given):
         assert numbers(await store.executions.list(run_id, **filters)) == expected
 
     @pytest.mark.parametrize("order", ["started_at", "duration_ms"])
-    @pytest.mark.parametrize("filters", [{}, {"kind": "INSERT"}, {"worker_id": W1}], ids=str)
+    @pytest.mark.parametrize("filters", [{}, {"kind": "INSERT"}, {"worker_id": W1}, {"ok": False}], ids=str)
     async def test_pages_that_follow_one_another_miss_nothing_and_repeat_nothing(
         self, store: Store, order: ExecutionOrder, filters: dict[str, Any]
     ) -> None:
         run_id = (await new_run(store)).run_id
         await store.executions.load(
-            execution(run_id, n, worker_id=worker, duration_ms=float(n // 4) + 0.1, started_at=BEGIN + timedelta(n // 3), kind=kind)
+            execution(
+                run_id,
+                n,
+                worker_id=worker,
+                duration_ms=float(n // 4) + 0.1,
+                started_at=BEGIN + timedelta(n // 3),
+                kind=kind,
+                ok=n in (3, 4),
+            )
             for n in range(12)
             for worker, kind in ((W1, "INSERT"), (W2, "INSERT" if n % 2 else "READ"))
         )

@@ -73,7 +73,11 @@ class SqlExecutions:
             "limit": limit,
             **_after(after, order),
         }
-        rows = await self._database.read(f"list_executions_by_{order}", values)
+        is_failed = ok is False or error_class is not None or error is not None
+        query = (
+            "list_failed_executions_by_duration_ms" if is_failed and order == "duration_ms" else f"list_executions_by_{order}"
+        )
+        rows = await self._database.read(query, values)
         return await asyncio.to_thread(_executions, rows) if len(rows) > _FEW else _executions(rows)
 
     async def count(self, run_id: RunId, *, worker_id: WorkerId | None = None) -> int:

@@ -41,9 +41,7 @@ MEDIA_TYPES = {
     "junit": "application/xml",
     "prometheus": "text/plain",
 }
-_AFTER_EXECUTION = (
-    "Only rows after this position, as in `next`. Unlike `offset`, it has no limit, and later pages take no longer than the first."
-)
+_AFTER_EXECUTION = "Only rows after this position, as in `next`. It has no limit, and a late page takes no longer."
 _REPORTS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The report", "content": {kind: {"schema": {}} for kind in MEDIA_TYPES.values()}}
 }
