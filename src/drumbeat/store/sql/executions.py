@@ -74,10 +74,7 @@ class SqlExecutions:
             **_after(after, order),
         }
         is_failed = ok is False or error_class is not None or error is not None
-        query = (
-            "list_failed_executions_by_duration_ms" if is_failed and order == "duration_ms" else f"list_executions_by_{order}"
-        )
-        rows = await self._database.read(query, values)
+        rows = await self._database.read(_list_query(order, is_failed=is_failed), values)
         return await asyncio.to_thread(_executions, rows) if len(rows) > _FEW else _executions(rows)
 
     async def count(self, run_id: RunId, *, worker_id: WorkerId | None = None) -> int:
@@ -97,6 +94,13 @@ def _next_batch(remaining: Iterator[Execution]) -> _Batch:
     """Take the next executions and convert them. This takes long enough to disturb the event loop, so it runs in a thread."""
     batch = list(islice(remaining, BULK))
     return _Batch(sorted({one.run_id for one in batch}), [_record(one) for one in batch])
+
+
+def _list_query(order: ExecutionOrder, *, is_failed: bool) -> str:
+    """Return the name of the query that reads the fewest rows. ``is_failed``: whether only failed operations are listed."""
+    if order == "started_at":
+        return "list_executions_by_started_at"
+    return "list_failed_executions_by_duration_ms" if is_failed else "list_executions_by_duration_ms"
 
 
 def _executions(rows: Rows) -> Sequence[Execution]:
