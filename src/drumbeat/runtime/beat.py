@@ -116,7 +116,8 @@ class ControlLoop(Generic[V, A]):
 
     ``observe`` is given how long this controller had no contact with the store before this beat (zero at first), so that it
     does not mark workers lost because of its own outage. ``decide`` has no side effects. ``act`` carries out one action and
-    is safe to repeat. ``patience`` is the timeout of ``observe`` and of each action. ``run`` calls ``on_beat`` with the report
+    is safe to repeat. ``patience`` is the timeout of ``observe`` and of each action, except for actions of the types
+    ``unlimited``, which take as long as they need while the lease is renewed. ``run`` calls ``on_beat`` with the report
     of each beat and then, if this controller led the beat, ``after``. ``keep`` converts the observed state to the JSON that is
     stored with the beat; ``sum_up`` makes the stored summary from the decision's summary and the encoded actions.
     """
@@ -133,6 +134,7 @@ class ControlLoop(Generic[V, A]):
         decide: Callable[[V], Decision[A]],
         act: Callable[[A, Fence], Awaitable[None]],
         patience: timedelta = timedelta(seconds=60),
+        unlimited: tuple[type, ...] = (),
         on_beat: Callable[[BeatReport], None] | None = None,
         keep: Callable[[V], Mapping[str, Any] | None] = encode,
         sum_up: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
@@ -147,6 +149,7 @@ class ControlLoop(Generic[V, A]):
         self._decide = decide
         self._act = act
         self._patience = patience
+        self._unlimited = unlimited
         self._on_beat = on_beat
         self._keep = keep
         self._sum_up = sum_up
@@ -250,7 +253,8 @@ class ControlLoop(Generic[V, A]):
         error: str | None = None
         cause: str | None = None
         try:
-            await self._in_time(self._act(action, draft.lease.fence))
+            doing = self._act(action, draft.lease.fence)
+            await (doing if isinstance(action, self._unlimited) else self._in_time(doing))
         except Fenced as exc:
             error = str(exc)
             draft.note(f"act: {error}", exc)

@@ -19,7 +19,7 @@ from drumbeat.bench.model import (
     RunRecord,
     WorkerRecord,
 )
-from drumbeat.bench.results.conclusion import from_samples, replaced_span, unfinished, whole_run, with_metrics
+from drumbeat.bench.results.conclusion import SampledResult, replaced_span, unfinished, whole_run, with_metrics
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step, StepType
 from drumbeat.core.sample import StoredSample
@@ -157,15 +157,22 @@ def sample(n: int, seconds: float, operations: int, phase: Phase = Phase.MEASURE
     )
 
 
+def sampled(*samples: StoredSample) -> Sequence[Result]:
+    result = SampledResult(RUN, WorkerId("a"))
+    for each in samples:
+        result.add(each)
+    return result.rows()
+
+
 def test_the_time_a_worker_drained_is_no_time_it_measured() -> None:
-    (told,) = from_samples(RUN, WorkerId("a"), [sample(1, 1, 100), sample(2, 1, 98), sample(3, 30, 2, draining=True)])
+    (told,) = sampled(sample(1, 1, 100), sample(2, 1, 98), sample(3, 30, 2, draining=True))
 
     assert told.operations == 200
     assert told.qps == pytest.approx(100)
 
 
 def test_a_lost_workers_warmup_is_no_part_of_its_result() -> None:
-    (told,) = from_samples(RUN, WorkerId("a"), [sample(1, 1, 500, Phase.WARMUP), sample(2, 1, 100)])
+    (told,) = sampled(sample(1, 1, 500, Phase.WARMUP), sample(2, 1, 100))
 
     assert told.operations == 100
     assert told.qps == pytest.approx(100)

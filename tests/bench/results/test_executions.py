@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from drumbeat.bench.results.executions import load_executions
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolKind, pool
-from drumbeat.core.run import ExecutionFile, Run, RunId
+from drumbeat.core.run import Execution, ExecutionFile, Run, RunId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import ExecutionOrder, ExecutionPosition, Store
 from drumbeat.store.memory import MemoryStore
 
 RUN, W = RunId("run-1"), WorkerId("worker-0")
@@ -124,6 +125,75 @@ async def test_files_of_other_hosts_are_named(store: Store, tmp_path: Path) -> N
     loaded = await load_executions(store, RUN)
 
     assert (loaded.files, loaded.rows, loaded.elsewhere) == (0, 0, ("/there/00000.parquet",))
+
+
+def rows_at(starts: list[int], durations: list[int]) -> Records:
+    records = empty(len(starts))
+    records["start"], records["duration"], records["outcome"] = np.array(starts) * 1_000_000, np.array(durations) * 1_000, OK
+    return records
+
+
+OTHER = WorkerId("worker-1")
+
+
+async def two_workers(store: Store, tmp_path: Path) -> list[ExecutionFile]:
+    """What two workers recorded, with equal starts and durations among their operations."""
+    files = kept_in(tmp_path / "a", rows_at([1, 2, 2, 5], [7, 1, 9, 3]))
+    files += [replace(file, worker_id=OTHER) for file in kept_in(tmp_path / "b", rows_at([2, 3, 4, 5], [9, 7, 2, 3]))]
+    for file in files:
+        await store.results.add_file(file)
+    return files
+
+
+EARLIEST = [(W, 0), (W, 1), (W, 2), (OTHER, 0), (OTHER, 1), (OTHER, 2), (W, 3), (OTHER, 3)]
+LONGEST = [(W, 2), (OTHER, 0), (W, 0), (OTHER, 1), (W, 3), (OTHER, 3), (OTHER, 2), (W, 1)]
+
+
+@pytest.mark.parametrize(("order", "expected"), [("started_at", EARLIEST), ("duration_ms", LONGEST)])
+@pytest.mark.parametrize("loaded", ["none", "a worker's", "a few of each", "all"])
+async def test_operations_in_files_are_listed_with_those_in_the_store(
+    store: Store, tmp_path: Path, order: ExecutionOrder, expected: list[tuple[str, int]], loaded: str
+) -> None:
+    files = await two_workers(store, tmp_path)
+    await load_executions(store, RUN)
+    whole = await store.executions.list(RUN)
+    async with MemoryStore(ManualClock()) as other:
+        await other.runs.create(await store.runs.get(RUN), pool(RUN, PoolKind.BENCH))
+        for file in files:
+            await other.results.add_file(file)
+        chosen = {"none": [], "a worker's": [each for each in whole if each.worker_id == W], "a few of each": whole[1:4]}
+        await other.executions.load(chosen.get(loaded, whole))
+
+        found: list[Execution] = []
+        while page := await read_executions(
+            other, RUN, ExecutionQuery(order=order, limit=3, after=ExecutionPosition.of(found[-1], order) if found else None)
+        ):
+            found += page
+        deep = await read_executions(other, RUN, ExecutionQuery(order=order, offset=5, limit=2))
+
+    assert [(each.worker_id, each.n) for each in found] == expected
+    assert sorted(found, key=lambda each: (each.worker_id, each.n)) == sorted(whole, key=lambda each: (each.worker_id, each.n))
+    assert deep == found[5:7]
+
+
+async def test_files_are_not_read_once_all_their_operations_are_in_the_store(store: Store, tmp_path: Path) -> None:
+    files = await two_workers(store, tmp_path)
+    await load_executions(store, RUN)
+    for file in files:
+        Path(file.path).write_bytes(b"not Parquet")
+
+    assert len(await read_executions(store, RUN, ExecutionQuery())) == 8
+
+
+async def test_rows_keep_their_numbers_when_an_earlier_file_is_deleted(store: Store, tmp_path: Path) -> None:
+    first, second = kept_in(tmp_path / "a", rows_at([1, 2], [1, 1])), kept_in(tmp_path / "b", rows_at([3, 4], [1, 1]))
+    for file in (*first, *second):
+        await store.results.add_file(file)
+    await load_executions(store, RUN)
+    Path(first[0].path).unlink()
+
+    assert (await load_executions(store, RUN)).rows == 0
+    assert len(await read_executions(store, RUN, ExecutionQuery())) == 4
 
 
 async def test_operations_of_a_run_whose_workload_would_be_refused_today_can_be_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from drumbeat.bench.model import KeyValue, Load, Operation, Statement
 from drumbeat.bench.targets.placeholders import insert_sql, positional, quoted, scripts
+from drumbeat.core.errors import InvalidInput
 
 KEY = KeyValue(low=1, high=9)
 
@@ -20,6 +21,15 @@ KEY = KeyValue(low=1, high=9)
         ('SELECT "$1", `$2`, $1', 'SELECT "$1", `$2`, ?', (0,)),
         ("SELECT $1 -- not $2\n, $2", "SELECT ? -- not $2\n, ?", (0, 1)),
         ("SELECT /* $1\n $2 */ $1", "SELECT /* $1\n $2 */ ?", (0,)),
+        ("SELECT /* a /* $1 */ $2 */ $1", "SELECT /* a /* $1 */ $2 */ ?", (0,)),
+        ("SELECT /* a /* $1 */ $2", "SELECT /* a /* $1 */ ?", (1,)),
+        ("SELECT $1 /* $2", "SELECT ? /* $2", (0,)),
+        ("SELECT $1 -- it's $2\n, $2, 'a'", "SELECT ? -- it's $2\n, ?, 'a'", (0, 1)),
+        ("SELECT $1 /* it's \" $2; */, $2, 'a -- $3'", "SELECT ? /* it's \" $2; */, ?, 'a -- $3'", (0, 1)),
+        ("SELECT E'it\\'s $2', $1", "SELECT E'it\\'s $2', ?", (0,)),
+        ("SELECT 'C:\\', $1", "SELECT 'C:\\', ?", (0,)),
+        ("SELECT $$it's $2$$, $q$ $3 $$ $q$, $1", "SELECT $$it's $2$$, $q$ $3 $$ $q$, ?", (0,)),
+        ("SELECT a$1, $1 FROM t$2", "SELECT a$1, ? FROM t$2", (0,)),
         ("SELECT '%s', 100 % $1", "SELECT '%s', 100 % ?", (0,)),
     ],
 )
@@ -57,6 +67,7 @@ def test_values_are_put_into_the_placeholders_order(sql: str, numbered: bool, ar
         (["begin transaction;", "SELECT 1", " end "], [(1, "SELECT 1")], True),
         (["START  TRANSACTION", "SELECT 1", "SELECT 2", "COMMIT WORK"], [(1, "SELECT 1"), (2, "SELECT 2")], True),
         (["BEGINNING"], [(0, "BEGINNING")], False),
+        (["BEGIN -- it's; one", "SELECT 1 -- COMMIT", "/* done */ COMMIT;"], [(1, "SELECT 1 -- COMMIT")], True),
     ],
 )
 def test_transactions_are_found(statements: list[str], steps: list[tuple[int, str]], is_transaction: bool) -> None:
@@ -70,11 +81,30 @@ def test_transactions_are_found(statements: list[str], steps: list[tuple[int, st
 
 @pytest.mark.parametrize(
     ("name", "mark", "expected"),
-    [("items", '"', '"items"'), ("main.items", '"', '"main"."items"'), ('a"b', '"', '"a""b"'), ("a`b", "`", "`a``b`")],
+    [
+        ("items", '"', '"items"'),
+        ("main.items", '"', '"main"."items"'),
+        ('a"b', '"', '"a""b"'),
+        ("a`b", "`", "`a``b`"),
+        ('"a.b"', '"', '"a.b"'),
+        ('main."a.""b"', "`", '`main`.`a."b`'),
+        ("`a.b`.c", '"', '"a.b"."c"'),
+        ('"a.b', '"', '"""a"."b"'),
+    ],
 )
 def test_names_are_quoted_part_by_part(name: str, mark: str, expected: str) -> None:
     assert quoted(name, mark) == expected
 
 
 def test_an_insert_names_its_columns() -> None:
-    assert insert_sql("s.t", ["a", "b"], "`", "%s") == "INSERT INTO `s`.`t` (`a`, `b`) VALUES (%s, %s)"
+    assert insert_sql("s.t", ["a", "b.c"], "`", "%s") == "INSERT INTO `s`.`t` (`a`, `b.c`) VALUES (%s, %s)"
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT $1 -- not $2", "SELECT /* $2 */ $1", "SELECT $1 -- it's\n, '$2'", "SELECT $1, E'\\'$2'"]
+)
+def test_only_what_the_database_takes_for_a_placeholder_needs_a_value(sql: str) -> None:
+    Operation(kind="A", weight=100, statements=(Statement(sql=sql, values=(KEY,)),))
+
+    with pytest.raises(InvalidInput, match=r"value 2 has no placeholder \$2"):
+        Operation(kind="A", weight=100, statements=(Statement(sql=sql, values=(KEY, KEY)),))

@@ -1,16 +1,20 @@
 """Settling a workload on its database: SQL for its table, values for its placeholders, new keys above those that are there."""
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.people import people
-from bench.workloads.standard.given import drive, empty_database, empty_file
+from bench.workloads.standard.given import TARGETS, drive, empty_database, empty_file
 from drumbeat.bench.model import KeyValue, Load, NewKey, PoolValue, RandomNumber, RandomText, SameAs
 from drumbeat.bench.model.capacity import HostCapacity
+from drumbeat.bench.model.sql_text import name_parts
+from drumbeat.bench.targets.catalogue import tables_of
 from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.targets.placeholders import quoted_part
 from drumbeat.bench.templates import parse, plan_of, resolved, run_config
 from drumbeat.bench.templates.custom import numbered
 from drumbeat.bench.templates.written import can_be_written, written
@@ -207,6 +211,75 @@ async def test_what_cannot_be_settled_is_refused_with_its_field(sqlite: Target, 
     assert said in str(refused.value)
 
 
+@pytest.fixture(params=TARGETS)
+async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Target]:
+    async with empty_database(request.param, request, tmp_path) as target:
+        yield target
+
+
+LEDGER = (
+    "CREATE TABLE people (id NUMERIC(38,0) NOT NULL PRIMARY KEY, rate NUMERIC(38,30) NOT NULL, team_id NUMERIC(30,0),"
+    " name VARCHAR(12))"
+)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [{"preset": "mixed"}, {**CUSTOM, "custom_point_lookup_pct": 50, "custom_update_pct": 50}],
+    ids=["preset", "custom"],
+)
+async def test_keys_of_more_digits_than_a_float_are_found(anywhere: Target, workload: dict[str, Any]) -> None:
+    rows = [(Decimal(2**53 + 1 + n), Decimal("0.5"), Decimal(2**53 + 1), f"p{n}") for n in range(200)]
+    await anywhere.define([LEDGER])
+    await anywhere.load_rows("people", ("id", "rate", "team_id", "name"), rows)
+
+    load = await load_on(anywhere, workload)
+    driven = await drive(anywhere, load, operations=200, connections=1)
+
+    assert {each.kind for each in load.used} == {"POINT_LOOKUP", "UPDATE"}
+    assert (driven.failed, set(driven.rows("POINT_LOOKUP")), set(driven.rows("UPDATE"))) == (0, {1}, {1})
+    assert {value.values[0] for value in values(load, "POINT_LOOKUP") if isinstance(value, PoolValue)} <= {
+        str(2**53 + 1 + n) for n in range(200)
+    }
+
+
+async def test_wide_decimals_are_inserted(anywhere: Target) -> None:
+    await anywhere.define(
+        ["CREATE TABLE people (id INTEGER NOT NULL PRIMARY KEY, rate NUMERIC(38,30) NOT NULL, team_id NUMERIC(30,0))"]
+    )
+    await anywhere.load_rows(
+        "people", ("id", "rate", "team_id"), [(n, Decimal("0.5"), Decimal(2**53 + 1)) for n in range(1, 100)]
+    )
+
+    driven = await drive(anywhere, await load_on(anywhere, {"preset": "write-only"}), operations=50, connections=1)
+
+    assert driven.failed == 0
+    found = await anywhere.fetch("SELECT DISTINCT team_id FROM people")
+    assert [int(row[0]) for row in found] == [2**53 + 1]
+
+
+@pytest.mark.parametrize("name", ['"peo.ple"', '"a ""b"". c"', '"x -- $1;"'])
+async def test_a_table_is_chosen_by_a_name_in_quotes(anywhere: Target, name: str) -> None:
+    quote = "`" if anywhere.traits.name == "mysql" else '"'
+    table, key, other = (quoted_part(name_parts(each)[0].text, quote) for each in (name, '"my.id"', '"the ""na"" me"'))
+    await anywhere.define([f"CREATE TABLE {table} ({key} INTEGER NOT NULL PRIMARY KEY, {other} VARCHAR(12))"])
+    await anywhere.load_rows(name, ("my.id", 'the "na" me'), [(n, f"p{n}") for n in range(1, 200)])
+    custom = {
+        "custom_point_lookup_query": f"SELECT * FROM {{table}} -- it's $1; /* ?\n WHERE {key} = ?",
+        "custom_insert_query": f"INSERT INTO {{table}} /* INTO x (y) */ ({key}, {other}) VALUES (?, ?) -- a ?",
+        "custom_update_query": f"UPDATE {{table}} SET /* SET z = 1 */ {other} = ? WHERE {key} = ?",
+        **{f"custom_{kind}_pct": share for kind, share in (("point_lookup", 40), ("insert", 30), ("update", 30))},
+    }
+
+    for workload in ({"preset": "mixed"}, custom):
+        load = await load_on(anywhere, {**workload, "table": name})
+        driven = await drive(anywhere, load, operations=200, connections=1)
+        assert driven.failed == 0, driven.samples
+        assert (set(driven.rows("POINT_LOOKUP")), set(driven.rows("UPDATE"))) == ({1}, {1})
+    assert [(await anywhere.describe(each.reference)).key for each in await tables_of(anywhere)] == ["my.id"]
+    await anywhere.define([f"DROP TABLE {table}"])
+
+
 async def test_a_preset_without_a_table_is_refused(sqlite: Target) -> None:
     with pytest.raises(InvalidInput, match=r"workload\.table: expected the name of the table"):
         await resolved(parse({"workload": {"preset": "mixed"}}), sqlite)
@@ -219,6 +292,8 @@ async def test_a_preset_without_a_table_is_refused(sqlite: Target) -> None:
         ("SELECT '?' , \"?\" FROM t -- ?\nWHERE a = ? /* ? */", ("SELECT '?' , \"?\" FROM t -- ?\nWHERE a = $1 /* ? */", 1)),
         ("SELECT $2, $1, $2", ("SELECT $2, $1, $2", 2)),
         ("SELECT 1", ("SELECT 1", 0)),
+        ("SELECT ? -- it's ?\n, ?, '?'", ("SELECT $1 -- it's ?\n, $2, '?'", 2)),
+        ("SELECT /* $1 it's */ ?", ("SELECT /* $1 it's */ $1", 1)),
     ],
 )
 def test_question_marks_are_numbered_outside_quotes_and_comments(sql: str, expected: tuple[str, int]) -> None:

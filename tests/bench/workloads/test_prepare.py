@@ -159,10 +159,29 @@ async def test_a_larger_scale_adds_what_is_more(target: Target, name: str) -> No
     assert (await counted(target, standard(name, SMALL)))[report.tables[-1].name] == 2_000
 
 
-async def test_a_smaller_scale_leaves_what_there_is(target: Target) -> None:
-    assert (await prepare(target, standard("ycsb-a", 2 * SMALL))).added > 0
+@pytest.mark.parametrize("name", ["tpcb", "ycsb-a", "mixed"])
+async def test_a_smaller_scale_is_refused_with_what_to_do(target: Target, name: str) -> None:
+    larger = standard(name, 2 * SMALL)
+    await prepare(target, larger)
+    await drive(target, larger.load, operations=200, connections=1)
+    before = await content(target, larger)
 
-    assert (await prepare(target, standard("ycsb-a", SMALL))).added == 0
+    with pytest.raises(InvalidInput, match=rf"expected 1,000 rows .* for {name} at scale 0.01, got 2,.* larger .* --fresh"):
+        await prepare(target, standard(name, SMALL))
+
+    assert await content(target, larger) == before
+    assert (await prepare(target, larger)).added == 0
+    assert (await prepare(target, standard(name, SMALL), fresh=True)).tables[-1].added == 1_000
+
+
+@pytest.mark.parametrize("name", ["ycsb-d", "write-only"])
+async def test_a_scale_whose_load_has_inserted_rows_is_not_taken_for_a_larger_one(target: Target, name: str) -> None:
+    workload = standard(name, SMALL)
+    await prepare(target, workload)
+    await drive(target, workload.load, operations=1_000, connections=1)
+    assert sum((await counted(target, workload)).values()) > 1_016, "rows with the next keys are there"
+
+    assert (await prepare(target, workload)).added == 0
 
 
 async def test_what_the_load_inserted_does_not_count_as_prepared(target: Target) -> None:

@@ -95,6 +95,7 @@ async def test_its_tables_and_columns_are_told(api: httpx.AsyncClient, furnished
     nowhere = await api.get(f"{CONNECTIONS}/target/tables/nowhere")
 
     assert tested["ok"]
+    assert tables[0]["reference"] == tables[0]["name"]
     assert all({"name", "type", "native_type", "nullable"} <= each.keys() for each in columns)
     assert nowhere.status_code == 422
 

@@ -323,6 +323,36 @@ class TestReading:
         assert await found(error_class="CONNECTION") == [2]
         assert await found(error_class="CONNECTION", ok=True) == []
 
+    @pytest.mark.parametrize("order", ["started_at", "duration_ms"])
+    async def test_all_its_operations_are_found_page_by_page(self, api: httpx.AsyncClient, furnished: Web, order: str) -> None:
+        run_id = await new_run(api)
+        await furnished.plane.store.executions.load(
+            Execution(
+                run_id=RunId(run_id), worker_id=WorkerId(f"w:{n % 2}"), n=n, connection=0, kind="k", duration_ms=n % 4 / 3,
+                ok=True, started_at=MOMENT + timedelta(seconds=n // 3),
+            )
+            for n in range(10)
+        )  # fmt: skip
+        path = f"/api/v1/runs/{run_id}/executions"
+        whole = (await api.get(path, params={"order": order})).json()["items"]
+
+        found: list[dict[str, Any]] = []
+        following = f"{path}?order={order}&limit=3&offset=1"
+        while following:
+            page = (await api.get(following)).json()
+            found, following = [*found, *page["items"]], page["next"]
+            assert "offset" not in (following or ""), "offset is limited, and a later page costs more"
+
+        assert [each["n"] for each in found] == [each["n"] for each in whole[1:]]
+        assert len(whole) == 10
+
+    @pytest.mark.parametrize("after", ["", "7", "x:1:w", "1:-1:w", "9999999999999999999999:1:w", "1:1:"])
+    async def test_a_position_that_is_none_is_refused(self, api: httpx.AsyncClient, after: str) -> None:
+        answer = await api.get(f"/api/v1/runs/{await new_run(api)}/executions", params={"after": after})
+
+        assert answer.status_code == 422
+        assert "expected a position from the field next" in answer.text
+
     async def test_its_steps_results_and_decisions_are_there(self, api: httpx.AsyncClient) -> None:
         at = f"/api/v1/runs/{await run_named(api, 'first')}"
 

@@ -57,12 +57,14 @@ async def test_a_template_may_be_named_like_a_path(api: httpx.AsyncClient, draft
     assert (await api.get(at)).status_code == 404
 
 
-async def test_a_template_named_schema_is_found_by_its_id(api: httpx.AsyncClient, draft: dict[str, Any]) -> None:
-    made = await kept(api, draft, "schema")
+@pytest.mark.parametrize("name", ["schema", "new"])
+async def test_a_template_is_found_by_any_name(api: httpx.AsyncClient, draft: dict[str, Any], name: str) -> None:
+    made = await kept(api, draft, name)
 
-    assert (await api.get(f"{TEMPLATES}/{made['template_id']}")).json() == made
-    assert "properties" in (await api.get(f"{TEMPLATES}/schema")).json()
-    assert (await api.delete(f"{TEMPLATES}/schema")).status_code == 204
+    assert (await api.get(f"{TEMPLATES}/{name}")).json() == (await api.get(f"{TEMPLATES}/{made['template_id']}")).json() == made
+    assert (await api.get(f"{TEMPLATES}/{name}/plan")).status_code == 200
+    assert (await api.delete(f"{TEMPLATES}/{name}")).status_code == 204
+    assert (await api.get(f"{TEMPLATES}/{name}")).status_code == 404
 
 
 async def test_a_template_that_was_used_is_read_only(api: httpx.AsyncClient, draft: dict[str, Any]) -> None:
@@ -117,7 +119,7 @@ async def test_it_says_what_it_would_start_and_run(api: httpx.AsyncClient, draft
 
 
 async def test_the_schema_of_documents_is_there(api: httpx.AsyncClient) -> None:
-    assert "scaling" in (await api.get(f"{TEMPLATES}/schema")).json()["properties"]
+    assert "scaling" in (await api.get("/api/v1/template-schema")).json()["properties"]
 
 
 async def test_single_settings_and_copies_leave_the_rest_as_it_is(api: httpx.AsyncClient, draft: dict[str, Any]) -> None:

@@ -17,9 +17,10 @@ from drumbeat.bench.model import (
     StopLoad,
 )
 from drumbeat.bench.model.verdict import KEPT_UNDER, RunJudgement, judgement_document
-from drumbeat.bench.results.conclusion import from_samples, replaced_span, unfinished, whole_run, with_metrics
-from drumbeat.bench.results.record import ended_record, read_record
+from drumbeat.bench.results.conclusion import SampledResult, replaced_span, unfinished, whole_run, with_metrics
+from drumbeat.bench.results.record import began, ended_record, last_sample_at, read_record, samples_between
 from drumbeat.bench.results.run_verdict import judge_run
+from drumbeat.bench.results.yielding import iterate_yielding
 from drumbeat.bench.run_state import state_document, stored_state
 from drumbeat.core.decision import action_type
 from drumbeat.core.engine import DEFAULT_ENGINE
@@ -28,12 +29,11 @@ from drumbeat.core.event import NewEvent, WorkerTarget, set_phase, start, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
-from drumbeat.core.worker import Worker
+from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
-_MOST_SAMPLES = 100_000
 _REMEMBERED = (SetTargets, SaveStep)  #: actions that the stored orchestrator state records as done
 
 
@@ -151,7 +151,7 @@ class RunActor:
         run = await self._store.runs.get(self._run_id)
         if run.status not in (RunStatus.STOPPING, RunStatus.CANCELLING):
             return
-        rows = await self._worker_results(fence)
+        rows = await self._worker_results(run, fence)
         record = await read_record(self._store, self._run_id)
         now = await self._store.now()
         counted = whole_run(self._run_id, rows, action.ending, now, replaced_span(record))
@@ -160,18 +160,26 @@ class RunActor:
         judgement = judge_run(ended_record(record, whole, action.ending))
         await self._store.runs.update(run, _final(action, whole[0], run, judgement), fence=fence)
 
-    async def _worker_results(self, fence: Fence) -> list[Result]:
+    async def _worker_results(self, run: Run, fence: Fence) -> list[Result]:
         """Return the results of all workers. If a worker stored none, compute them from its samples and store them."""
         rows = [row for row in await self._store.results.list(self._run_id) if row.worker_id is not None]
         workers = [worker.worker_id for worker in await self._store.workers.list(self._pool_id)]
         missing = unfinished(rows, workers)
-        rows = [row for row in rows if row.worker_id not in missing]
-        for worker_id in missing:
-            samples = await self._store.samples.list(self._pool_id, worker_id=worker_id, limit=_MOST_SAMPLES)
-            computed = from_samples(self._run_id, worker_id, samples)
-            await self._store.results.save(computed, fence=fence)
-            rows += computed
-        return rows
+        computed = await self._sampled_results(run, missing)
+        await self._store.results.save(computed, fence=fence)
+        return [*(row for row in rows if row.worker_id not in missing), *computed]
+
+    async def _sampled_results(self, run: Run, missing: Sequence[WorkerId]) -> list[Result]:
+        """Compute the results of workers from their samples, which are read in slices of time."""
+        results = {worker_id: SampledResult(self._run_id, worker_id) for worker_id in missing}
+        origin, until = began(run), last_sample_at(run, await self._store.now())
+        if origin is None or not missing:
+            return []
+        async for _, samples in samples_between(self._store, self._pool_id, origin, until):
+            async for sample in iterate_yielding(samples):
+                if sample.worker_id in results:
+                    results[sample.worker_id].add(sample)
+        return [row for result in results.values() for row in result.rows()]
 
 
 def _final(action: Conclude, whole: Result, run: Run, judgement: RunJudgement) -> RunChange:

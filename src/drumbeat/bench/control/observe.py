@@ -28,8 +28,29 @@ class _Waits:
     lock_waits: int | None
 
 
+class _WindowSamples:
+    """The samples of one time window, read in slices of time.
+
+    What has been read is kept. So if reading a long window takes longer than a beat may take, the next beat continues."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.merger = WindowMerger(window.since, window.until)
+        self._read_to = window.since
+
+    async def read(self, store: Store, pool_id: PoolId) -> None:
+        """Read the samples that are not read yet, and once more those dated after the window, as new ones may have arrived."""
+        since, last = self._read_to, self.window.until + SAMPLES_ARRIVE_WITHIN * 2
+        while since < last:
+            until = min(since + _SLICE, last if since >= self.window.until else self.window.until)
+            self.merger.add(await store.samples.list(pool_id, since=since, until=until, limit=_MOST_SAMPLES))
+            since = until
+            self._read_to = min(until, self.window.until)
+
+
 class Observer:
-    """Reads the state of one run for its orchestrator. Caches only what cannot change: the plan and past server statistics.
+    """Reads the state of one run for its orchestrator. Caches only what cannot change: the plan, past server statistics, and
+    samples of a window that is over.
 
     If the engine cannot list its workers, only their rows in the store are used."""
 
@@ -42,6 +63,7 @@ class Observer:
         self._plan: RunPlan | None = None
         self._observing_since: datetime | None = None
         self._waits: list[_Waits] = []
+        self._measured: _WindowSamples | None = None
 
     async def observe(self, gap: timedelta) -> RunView:
         """Read the run, its workers and figures from the store. ``gap``: time since this controller last reached the store."""
@@ -84,14 +106,12 @@ class Observer:
         """Return the figures measured in a time window; None until it is over and its last samples should have arrived."""
         if window is None or now < window.until + SAMPLES_ARRIVE_WITHIN:
             return None
-        gathering = WindowMerger(window.since, window.until)
-        since, last = window.since, window.until + SAMPLES_ARRIVE_WITHIN * 2
-        while since < last:
-            until = min(since + _SLICE, last)
-            gathering.add(await self._store.samples.list(self._pool_id, since=since, until=until, limit=_MOST_SAMPLES))
-            since = until
+        if self._measured is None or self._measured.window != window:
+            self._measured = _WindowSamples(window)
+        await self._measured.read(self._store, self._pool_id)
         waits = await self._waits_in(window)
-        return gathering.figures(_mean([each.waiting for each in waits]), _mean([each.lock_waits for each in waits]))
+        mean_waiting, mean_lock_waits = _mean([each.waiting for each in waits]), _mean([each.lock_waits for each in waits])
+        return self._measured.merger.figures(mean_waiting, mean_lock_waits)
 
     def _note_waiting(self, now: datetime, probe: ServerProbe | None) -> None:
         self._observing_since = self._observing_since or now

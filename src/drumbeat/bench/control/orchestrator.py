@@ -6,24 +6,26 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from drumbeat.bench.control.act import RunActor
 from drumbeat.bench.control.decide import decide
 from drumbeat.bench.control.observe import Observer
-from drumbeat.bench.model import Action, RunView, ServerProbe
+from drumbeat.bench.model import Action, Conclude, RunView, ServerProbe
 from drumbeat.bench.results.judgement import led_by
 from drumbeat.bench.run_state import stored_plan
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, Refused, StaleWrite, StoreError
 from drumbeat.core.event import stop
+from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunId, RunStatus
 from drumbeat.core.worker import Worker
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.lease import Leadership
-from drumbeat.runtime.timeouts import pause
+from drumbeat.runtime.timeouts import LostRace, pause, race
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
@@ -116,8 +118,13 @@ class Orchestrator:
         found = await self._store.runs.list(statuses=UNDER_WAY, limit=1000)
         return [run for run in found if (await self.get_run_status(run.run_id)).is_orphan]
 
-    def loop(self, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> ControlLoop[RunView, Action]:
-        """Return a control loop for one run. Several loops can exist for a run; only the one that holds the lease acts."""
+    def loop(
+        self, run_id: RunId, probe: Callable[[], ServerProbe | None], leave: asyncio.Event | None = None
+    ) -> ControlLoop[RunView, Action]:
+        """Return a control loop for one run. Several loops can exist for a run; only the one that holds the lease acts.
+
+        The result of a run with millions of samples takes minutes to compute, so that action has no time limit; it is given up
+        once ``leave`` is set."""
         spawner = self._spawner
         if spawner is None:
             raise InvalidInput(f"cannot orchestrate run {run_id}: expected a spawner (it starts workers) as argument, got none")
@@ -129,7 +136,8 @@ class Orchestrator:
             every=max(EVERY, self._slowest),
             observe=Observer(self._store, spawner, run_id, probe).observe,
             decide=decide,
-            act=RunActor(self._store, spawner, run_id).act,
+            act=partial(_act, RunActor(self._store, spawner, run_id), leave or asyncio.Event()),
+            unlimited=(Conclude,),
         )
 
     async def conduct(
@@ -147,7 +155,7 @@ class Orchestrator:
         leave: asyncio.Event,
         on_beat: Callable[[BeatReport], None],
     ) -> RunStatus:
-        loop = self.loop(run_id, probe)
+        loop = self.loop(run_id, probe, leave)
         status = RunStatus.PREPARED
         try:
             while not leave.is_set():
@@ -169,3 +177,17 @@ class Orchestrator:
         except StoreError as exc:
             log.warning("could not read the status of run %s: %s; retrying at the next beat", run_id, exc)
             return None
+
+
+async def _act(actor: RunActor, leave: asyncio.Event, action: Action, fence: Fence) -> None:
+    """Carry out an action. The computation of the run's result, which can take long, is given up once ``leave`` is set."""
+    if not isinstance(action, Conclude):
+        await actor.act(action, fence)
+        return
+    try:
+        await race(leave.wait(), actor.act(action, fence))
+    except LostRace:
+        raise Refused(
+            "the run's result is not computed yet, because this process was told to leave the run; another orchestrator can "
+            "take the run over"
+        ) from None

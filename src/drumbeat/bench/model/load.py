@@ -1,11 +1,11 @@
 """A load: the operations that workers repeat, their SQL, and the sources of their values. Validated on creation."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from drumbeat.bench.model.sql_text import placeholders
 from drumbeat.core.errors import InvalidInput
 
 
@@ -286,7 +286,7 @@ class Load:
 
 def check_placeholders(kind: str, statement: Statement) -> None:
     """Raise InvalidInput unless each placeholder has a value and each value a placeholder."""
-    numbers = {int(found) for found in _placeholders(statement.sql)}
+    numbers = {int(found) for found in placeholders(statement.sql)}
     expected = set(range(1, len(statement.values) + 1))
     if missing := numbers - expected:
         raise InvalidInput(f"{kind}: the placeholder ${min(missing)} has no value; got only {len(statement.values)} values")
@@ -300,11 +300,6 @@ def check_references(kind: str, values: Sequence[Value]) -> None:
         for each in parts(value):
             if isinstance(each, SameAs) and not 0 <= each.index < number:
                 raise InvalidInput(f"{kind}: value {number + 1} refers to value {each.index + 1}, expected an earlier one")
-
-
-def _placeholders(sql: str) -> list[str]:
-    """Return the numbers of the placeholders in SQL, except inside quotes."""
-    return [found for found in re.findall(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\$(\d+)", sql) if found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from drumbeat.bench.results.caveats import caveats
 from drumbeat.bench.results.cost import HOURS, Method, cost_of
 from drumbeat.bench.results.curves import curves_of, written
 from drumbeat.bench.results.record import ended_record
-from drumbeat.bench.results.timeline import histogram_of, kinds_of
+from drumbeat.bench.results.timeline import Counting, histogram_of, kinds_of
 from drumbeat.bench.results.top_errors import errors_by_class
 from drumbeat.bench.results.verdicts import verdicts_of
 from drumbeat.core.event import EventType
@@ -55,35 +55,40 @@ def unfinished(results: Sequence[Result], workers: Iterable[WorkerId]) -> list[W
     return [worker_id for worker_id in workers if worker_id not in finished]
 
 
-def from_samples(run_id: RunId, worker_id: WorkerId, samples: Iterable[StoredSample]) -> list[Result]:
-    """Compute the results of a worker that stored no results itself, from its samples of the MEASUREMENT phase."""
-    measured = [sample for sample in samples if sample.phase == Phase.MEASUREMENT]
-    if not measured:
-        return []
-    seconds = sum(sample.interval.total_seconds() for sample in measured if not sample.extra.get("draining"))
-    whole = Result(run_id=run_id, worker_id=worker_id, status=RunStatus.FAILED, custom_metrics={"from_samples": True})
-    kinds: defaultdict[str, list[tuple[int, int, Histogram]]] = defaultdict(list)
-    for sample in measured:
-        for kind, counts in kinds_of(sample):
-            counted = int(counts.get("operations", 0)), int(counts.get("errors", 0))
-            kinds[kind].append((*counted, histogram_of(counts.get("response"))))
-    rows = [_counted(whole, seconds, [(each.operations, each.errors, each.latency) for each in measured])]
-    rows[0] = replace(rows[0], reads=sum(each.reads for each in measured), writes=sum(each.writes for each in measured))
-    return rows + [_counted(replace(whole, kind=kind), seconds, parts) for kind, parts in sorted(kinds.items())]
+class SampledResult:
+    """Adds up the samples of a worker that stored no results itself, those of the MEASUREMENT phase, and makes its results."""
 
+    def __init__(self, run_id: RunId, worker_id: WorkerId) -> None:
+        self._whole = Result(run_id=run_id, worker_id=worker_id, status=RunStatus.FAILED, custom_metrics={"from_samples": True})
+        self._sums: defaultdict[str | None, Counting] = defaultdict(Counting)
+        self._writes = 0
+        self._seconds = 0.0
 
-def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histogram]]) -> Result:
-    latency = Histogram()
-    for _, _, histogram in counts:
-        latency.merge(histogram)
-    operations = sum(each[0] for each in counts)
-    return replace(
-        row,
-        operations=operations,
-        errors=sum(each[1] for each in counts),
-        qps=operations / seconds if seconds else None,
-        latency=latency,
-    )
+    def add(self, sample: StoredSample) -> None:
+        if sample.phase != Phase.MEASUREMENT:
+            return
+        self._seconds += 0.0 if sample.extra.get("draining") else sample.interval.total_seconds()
+        self._sums[None].add(sample.operations, sample.errors, sample.reads, sample.latency)
+        self._writes += sample.writes
+        for kind, block in kinds_of(sample):
+            counts = int(block.get("operations", 0)), int(block.get("errors", 0))
+            self._sums[kind].add(*counts, 0, histogram_of(block.get("response")))
+
+    def rows(self) -> list[Result]:
+        """Return the result of all kinds of operations, then one for each kind; no rows if no sample was measured."""
+        rows = [self._row(kind, self._sums[kind]) for kind in sorted(self._sums, key=lambda kind: kind or "")]
+        return [replace(row, writes=self._writes) if row.kind is None else row for row in rows]
+
+    def _row(self, kind: str | None, counted: Counting) -> Result:
+        return replace(
+            self._whole,
+            kind=kind,
+            operations=counted.operations,
+            errors=counted.errors,
+            reads=counted.reads,
+            qps=counted.operations / self._seconds if self._seconds else None,
+            latency=counted.histogram,
+        )
 
 
 def replaced_span(record: RunRecord) -> float | None:

@@ -1,9 +1,11 @@
-"""Reads a run's recorded operations page by page: from the store if they were loaded, else from files on this host."""
+"""Reads a run's recorded operations page by page: from the store, and from files on this host that were not loaded yet."""
 
 import asyncio
 import heapq
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +16,13 @@ from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.results.executions import classify_of, execution_of, is_here, numbered, reading, statements_of
 from drumbeat.core.run import Execution, ExecutionFile, RunId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.interface import ExecutionOrder, Store
+from drumbeat.store.interface import ExecutionOrder, ExecutionPosition, Store
 
 _DEEPEST = 100_000  #: the largest offset when paging through files
+
+_Numbered = tuple[ExecutionFile, int]  #: a file, and the number of its first row
+_TIME = pa.timestamp("us", tz="UTC")
+_LAST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,9 @@ class ExecutionQuery:
     error_class: str | None = None
     error: str | None = None  #: an SQLSTATE, or another error code of the database
     order: ExecutionOrder = "started_at"
+    after: ExecutionPosition | None = (
+        None  #: only operations behind this position; pages far behind cost no more than the first
+    )
     offset: int = 0
     limit: int = 50
 
@@ -39,45 +48,89 @@ class ExecutionQuery:
 
 async def read_executions(store: Store, run_id: RunId, query: ExecutionQuery) -> Sequence[Execution]:
     """Return one page of a run's recorded operations, earliest or longest first. Files on other hosts are skipped."""
-    if await store.executions.count(run_id):
-        return await store.executions.list(
-            run_id,
-            kind=query.kind,
-            ok=query.ok,
-            worker_id=query.worker_id,
-            error_class=query.error_class,
-            error=query.error,
-            order=query.order,
-            offset=query.offset,
-            limit=query.limit,
-        )
+    files = await _files_to_read(store, run_id)
+    if not files:
+        return await _stored(store, run_id, query, query.offset, query.limit)
     run = await store.runs.get(run_id)
-    files = [file for file in await store.results.list_files(run_id) if is_here(file)]
-    classify = classify_of(run)
-    rows = await asyncio.to_thread(_page, files, query, classify)
-    texts = statements_of(run)
-    return [execution_of(run_id, file, number, row, texts, classify) for file, number, row in rows]
+    in_files = await asyncio.to_thread(_first_of_all, files, query, statements_of(run), classify_of(run))
+    stored = await _stored(store, run_id, query, 0, query.reach)
+    return (await asyncio.to_thread(_first, [*in_files, *stored], query))[query.offset :]
 
 
-_Found = tuple[ExecutionFile, int, dict[str, Any]]
+async def _files_to_read(store: Store, run_id: RunId) -> Sequence[_Numbered]:
+    """Return the files on this host that may have operations which are not in the store, with the numbers of their first rows:
+    all files of the workers of which the store has fewer operations than their files."""
+    numbers = list(numbered(await store.results.list_files(run_id)))
+    recorded: Counter[WorkerId] = Counter()
+    for file, _ in numbers:
+        recorded[file.worker_id] += file.rows
+    if await store.executions.count(run_id) >= recorded.total():
+        return ()
+    here = [(file, first) for file, first in numbers if is_here(file)]
+    workers = {file.worker_id for file, _ in here}
+    loaded = {each: await store.executions.count(run_id, worker_id=each) for each in workers}
+    return [(file, first) for file, first in here if loaded[file.worker_id] < recorded[file.worker_id]]
 
 
-def _page(files: Sequence[ExecutionFile], query: ExecutionQuery, classify: Classify) -> list[_Found]:
-    """Merge the matching rows of all files, in the query's order, and return the page that the query asks for."""
-    mine = [each for each in numbered(files) if query.worker_id in (None, each[0].worker_id)]
-    found = [row for file, first in mine for row in _first_rows(file, first, query, classify)]
-    return heapq.nsmallest(query.reach, found, key=lambda each: _rank(each[2], query))[query.offset :]
+async def _stored(store: Store, run_id: RunId, query: ExecutionQuery, offset: int, limit: int) -> Sequence[Execution]:
+    return await store.executions.list(
+        run_id,
+        kind=query.kind,
+        ok=query.ok,
+        worker_id=query.worker_id,
+        error_class=query.error_class,
+        error=query.error,
+        order=query.order,
+        after=query.after,
+        offset=offset,
+        limit=limit,
+    )
 
 
-def _first_rows(file: ExecutionFile, first: int, query: ExecutionQuery, classify: Classify) -> Iterator[_Found]:
+def _first(found: Iterable[Execution], query: ExecutionQuery) -> Sequence[Execution]:
+    """Return the first operations in the query's order, up to the end of its page. An operation that is found twice, in a file
+    and in the store, is returned once."""
+    whole = {(each.worker_id, each.n): each for each in found}
+    return heapq.nsmallest(query.reach, whole.values(), key=lambda each: ExecutionPosition.of(each, query.order).key)
+
+
+def _first_of_all(
+    files: Sequence[_Numbered], query: ExecutionQuery, texts: dict[str, str], classify: Classify
+) -> Sequence[Execution]:
+    """Return the first matching operations of all files, in the query's order, up to the end of its page."""
+    found: Sequence[Execution] = ()
+    for file, first in files:
+        if query.worker_id in (None, file.worker_id):
+            rows = _first_rows(file, first, query, classify)
+            found = _first([*found, *(execution_of(file.run_id, file, row["n"], row, texts, classify) for row in rows)], query)
+    return found
+
+
+def _first_rows(file: ExecutionFile, first: int, query: ExecutionQuery, classify: Classify) -> Sequence[dict[str, Any]]:
     with reading(file):
         table = pq.read_table(file.path)
     table = table.append_column("n", pa.array(range(first, first + table.num_rows), pa.int64()))
     chosen = _chosen(table, query, classify)
     by, direction = ("duration_us", "descending") if query.order == "duration_ms" else ("started_at", "ascending")
-    places = pc.sort_indices(chosen, sort_keys=[(by, direction)])[: query.reach]
-    for row in chosen.take(places).to_pylist():
-        yield file, row["n"], row
+    behind = chosen if query.after is None else chosen.filter(_is_behind(chosen, file.worker_id, query.after))
+    places = pc.sort_indices(behind, sort_keys=[(by, direction), ("n", "ascending")])[: query.reach]
+    rows: list[dict[str, Any]] = behind.take(places).to_pylist()
+    return rows
+
+
+def _is_behind(table: pa.Table, worker_id: WorkerId, after: ExecutionPosition) -> Any:
+    """Return, for each row of a worker's file, whether it is behind a position in the list of operations."""
+    if isinstance(after.by, datetime):
+        by, earlier = pc.subtract(_microseconds(table["started_at"]), _microseconds(pa.scalar(after.by, _TIME))), pc.greater
+    else:
+        by, earlier = pc.subtract(pc.divide(table["duration_us"], 1000.0), after.by), pc.less
+    is_same = pc.equal(by, 0)
+    follows = pc.greater(table["n"], after.n if worker_id == after.worker_id else -1 if worker_id > after.worker_id else _LAST)
+    return pc.or_(earlier(by, 0), pc.and_(is_same, follows))
+
+
+def _microseconds(times: Any) -> Any:
+    return times.cast(_TIME).cast(pa.int64())
 
 
 def _chosen(table: pa.Table, query: ExecutionQuery, classify: Classify) -> pa.Table:
@@ -102,7 +155,3 @@ def _failed(table: pa.Table, query: ExecutionQuery, classify: Classify) -> pa.Ta
 def _matches(error: str, query: ExecutionQuery, classify: Classify) -> bool:
     outcome, _, code = error.partition(" ")
     return query.error in (None, code or None) and query.error_class in (None, classify(int(outcome), code))
-
-
-def _rank(row: dict[str, Any], query: ExecutionQuery) -> Any:
-    return -row["duration_us"] if query.order == "duration_ms" else row["started_at"]

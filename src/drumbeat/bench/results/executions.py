@@ -37,12 +37,12 @@ async def load_executions(store: Store, run_id: RunId) -> LoadReport:
     """Copy the recorded operations of all files on this host. Safe to repeat: rows already in the store are skipped."""
     run = await store.runs.get(run_id)
     files = await store.results.list_files(run_id)
-    here = [file for file in files if is_here(file)]
+    here = [(file, first) for file, first in numbered(files) if is_here(file)]
     texts, classify = statements_of(run), classify_of(run)
     rows = 0
-    for file, first in numbered(here):
+    for file, first in here:
         rows += await store.executions.load(_executions(run_id, file, first, texts, classify))
-    return LoadReport(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if file not in here))
+    return LoadReport(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if not is_here(file)))
 
 
 def is_here(file: ExecutionFile) -> bool:
@@ -78,7 +78,8 @@ def classify_of(run: Run) -> Classify:
 
 
 def numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
-    """Yield each file with the number of its first row. Rows are numbered over all files of a worker, from 0."""
+    """Yield each file with the number of its first row. Rows are numbered over all files of a worker, from 0: also over files
+    that are elsewhere or deleted, so that a row always has the same number."""
     counted: dict[str, int] = {}
     for file in sorted(files, key=lambda file: (file.worker_id, file.path)):
         yield file, counted.get(file.worker_id, 0)

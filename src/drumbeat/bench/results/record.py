@@ -165,6 +165,8 @@ async def samples_between(
             continue
         yield end, rows
         since = end
+        if len(rows) <= _MOST_SAMPLES / 4:
+            length = min(length * 2, _SLICE)
 
 
 async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tuple[list[DecisionRecord], list[ServerSecond]]:

@@ -1,9 +1,11 @@
 """Lists the tables of a database under test, with a separate query for each database product."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.targets.placeholders import quoted_part
 
 _POSTGRES = """
 SELECT n.nspname, c.relname, c.reltuples::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -22,6 +24,8 @@ _SNOWFLAKE = """
 SELECT table_schema, table_name, row_count FROM information_schema.tables
  WHERE table_type = 'BASE TABLE' AND table_schema <> 'INFORMATION_SCHEMA' ORDER BY 1, 2 LIMIT 1000
 """
+_PLAIN_IN_SNOWFLAKE = re.compile(r"[A-Z_][A-Z0-9_$]*")  #: Snowflake turns other names without quotes into these
+_QUOTES = ('"', "`")
 _TABLES: Mapping[str, str] = {
     "postgresql": _POSTGRES,
     "mysql": _MYSQL,
@@ -38,12 +42,27 @@ class TableName:
     schema: str | None
     name: str
     rows: int | None
+    reference: str  #: the table as a template names it: with its schema, and with quotes around a part that needs them
 
 
 async def tables_of(target: Target) -> Sequence[TableName]:
     """Return the user tables of a database, sorted by schema and name: at most 1000, and no system tables."""
-    rows = await target.fetch(_TABLES[target.traits.name])
-    return [TableName(schema=schema or None, name=name, rows=_estimate(count)) for schema, name, count in rows]
+    product = target.traits.name
+    return [
+        TableName(schema=schema or None, name=name, rows=_estimate(count), reference=_reference(schema, name, product))
+        for schema, name, count in await target.fetch(_TABLES[product])
+    ]
+
+
+def _reference(schema: str | None, name: str, product: str) -> str:
+    return ".".join(_quoted_if_needed(part, product) for part in (schema, name) if part)
+
+
+def _quoted_if_needed(part: str, product: str) -> str:
+    is_plain = (
+        bool(_PLAIN_IN_SNOWFLAKE.fullmatch(part)) if product == "snowflake" else "." not in part and part[0] not in _QUOTES
+    )
+    return part if is_plain else quoted_part(part)
 
 
 def _estimate(count: int | None) -> int | None:

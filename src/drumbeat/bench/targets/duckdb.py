@@ -12,9 +12,10 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import BlockingSessions, OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.model.sql_text import schema_and_name
 from drumbeat.bench.targets.embedded import SetupConnection, check_path
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
-from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, quoted, scripts
+from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, quoted, quoted_part, scripts
 from drumbeat.bench.targets.terms import CLASSES, no_table, timestamp
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
@@ -109,7 +110,7 @@ class DuckdbTarget:
         return await self._own.run(lambda connection: self._describe(connection, table))
 
     def _describe(self, connection: "DuckDBPyConnection", table: str) -> TableDescription:
-        schema, _, name = table.rpartition(".")
+        schema, name = schema_and_name(table)
         arguments = [name, schema or "main"]
         columns = tuple(_column(*row) for row in connection.execute(_COLUMNS, arguments).fetchall())
         if not columns:
@@ -138,7 +139,7 @@ class DuckdbTarget:
         listed = list(rows)
         connection.begin()
         try:
-            appender = connection.appender(table, columns=list(columns))
+            appender = connection.appender(quoted(table), columns=list(columns))
             appender.append_rows(listed)
             appender.flush()
             connection.commit()
@@ -302,6 +303,6 @@ def _column(name: str, native: str, nullable: bool) -> Column:
 def _bounds(connection: "DuckDBPyConnection", table: str, key: Column | None) -> tuple[int | None, int | None]:
     if key is None or key.type not in (ValueType.INT, ValueType.BIGINT):
         return None, None
-    name = quoted(key.name)
+    name = quoted_part(key.name)
     row = connection.execute(f"SELECT MIN({name}), MAX({name}) FROM {quoted(table)}").fetchone()  # noqa: S608
     return (row[0], row[1]) if row else (None, None)

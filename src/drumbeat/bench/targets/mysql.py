@@ -15,6 +15,7 @@ from drumbeat.bench.driver.records import FAILED
 from drumbeat.bench.driver.session_kinds import AsyncSessions, OperationFailure
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.model.server_totals import UPTIME
+from drumbeat.bench.model.sql_text import schema_and_name
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
 from drumbeat.bench.targets.mysql_session import (
     MysqlSession,
@@ -25,7 +26,7 @@ from drumbeat.bench.targets.mysql_session import (
     open_session,
     prepare_statements,
 )
-from drumbeat.bench.targets.placeholders import OperationScript, insert_sql, positional, quoted, scripts
+from drumbeat.bench.targets.placeholders import OperationScript, insert_sql, positional, quoted, quoted_part, scripts
 from drumbeat.bench.targets.terms import CLASSES, no_table, timestamp
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -126,7 +127,7 @@ class MysqlTarget:
             raise InvalidSettings(f"could not prepare the load's statements at {self.location}: {failure}") from failure
 
     async def describe(self, table: str) -> TableDescription:
-        schema, _, name = table.rpartition(".")
+        schema, name = schema_and_name(table)
         rows = await self.fetch(_COLUMNS, (name, schema))
         if not rows:
             raise no_table(self.location, table)
@@ -141,7 +142,7 @@ class MysqlTarget:
     async def _bounds(self, table: str, key: Column | None) -> tuple[int | None, int | None]:
         if key is None or key.type not in (ValueType.INT, ValueType.BIGINT):
             return None, None
-        name = quoted(key.name, "`")
+        name = quoted_part(key.name, "`")
         low, high = (await self.fetch(f"SELECT MIN({name}), MAX({name}) FROM {quoted(table, '`')}"))[0]  # noqa: S608
         return low, high
 

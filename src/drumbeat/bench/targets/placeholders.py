@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from drumbeat.bench.model import Load, Operation
+from drumbeat.bench.model.sql_text import name_parts, placeholders, replace_numbers, without_comments
 
-_TOKENS = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\n]* | /\*.*?\*/ | \$(?P<number>\d+)""", re.VERBOSE | re.DOTALL
-)
 _CONTROL = re.compile(r"\s*(BEGIN|START\s+TRANSACTION|COMMIT|END)(\s+(WORK|TRANSACTION))?\s*;?\s*", re.IGNORECASE)
 
 
@@ -38,15 +36,8 @@ class OperationScript:
 
 def positional(sql: str) -> tuple[str, tuple[int, ...]]:
     """Replace $1, $2 … by ?, except in quotes and comments. Returns the SQL and, for each ?, the index of its value."""
-    order: list[int] = []
-
-    def replaced(found: re.Match[str]) -> str:
-        if found["number"] is None:
-            return found[0]
-        order.append(int(found["number"]) - 1)
-        return "?"
-
-    return _TOKENS.sub(replaced, sql), tuple(order)
+    order = tuple(int(number) - 1 for number in placeholders(sql))
+    return replace_numbers(sql, lambda number: "?"), order
 
 
 def scripts(load: Load, *, numbered: bool = False) -> tuple[OperationScript, ...]:
@@ -56,7 +47,9 @@ def scripts(load: Load, *, numbered: bool = False) -> tuple[OperationScript, ...
 
 def _script(operation: Operation, numbered: bool) -> OperationScript:
     """Make the script of one operation without its BEGIN and COMMIT, because the session begins and commits transactions."""
-    texts = [(index, each) for index, each in enumerate(operation.statements) if not _CONTROL.fullmatch(each.sql)]
+    texts = [
+        (index, each) for index, each in enumerate(operation.statements) if not _CONTROL.fullmatch(without_comments(each.sql))
+    ]
     steps = tuple(_step(index, each.sql, len(each.values), numbered) for index, each in texts)
     return OperationScript(operation.kind, operation.reads, steps, len(operation.statements) > 1)
 
@@ -68,11 +61,16 @@ def _step(index: int, sql: str, values: int, numbered: bool) -> OperationStep:
 
 
 def quoted(name: str, mark: str = '"') -> str:
-    """Quote a table or column name. In SCHEMA.TABLE, each part is quoted separately."""
-    return ".".join(mark + part.replace(mark, mark * 2) + mark for part in name.split("."))
+    """Quote the name of a table. In SCHEMA.TABLE, each part is quoted separately; dots in quotes divide no parts."""
+    return ".".join(quoted_part(part.text, mark) for part in name_parts(name))
+
+
+def quoted_part(name: str, mark: str = '"') -> str:
+    """Quote one name as a whole, such as that of a column. It can contain dots and quotes."""
+    return mark + name.replace(mark, mark * 2) + mark
 
 
 def insert_sql(table: str, columns: Sequence[str], mark: str = '"', placeholder: str = "?") -> str:
     """Return the SQL of an INSERT of one row, with a placeholder for each column."""
-    names = ", ".join(quoted(column, mark) for column in columns)
+    names = ", ".join(quoted_part(column, mark) for column in columns)
     return f"INSERT INTO {quoted(table, mark)} ({names}) VALUES ({', '.join([placeholder] * len(columns))})"  # noqa: S608

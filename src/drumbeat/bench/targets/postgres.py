@@ -16,8 +16,9 @@ from drumbeat.bench.driver.pgwire import PostgresError
 from drumbeat.bench.driver.postgres_terms import classify
 from drumbeat.bench.driver.session import PASSWORD_VARIABLE, PostgresAddress, address_of, not_trusted, open_session, tls_context
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.model.sql_text import schema_and_name, without_comments
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
-from drumbeat.bench.targets.placeholders import quoted as table_name
+from drumbeat.bench.targets.placeholders import quoted as table_name, quoted_part
 from drumbeat.bench.targets.terms import no_table
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
@@ -169,7 +170,7 @@ class PostgresTarget:
         numeric = {column.name for column in columns if column.type in (ValueType.INT, ValueType.BIGINT)}
         if key is None or key not in numeric:
             return None, None
-        [(low, high)] = await self.fetch(f"SELECT MIN({quoted(key)}), MAX({quoted(key)}) FROM {table_name(table)}")  # noqa: S608
+        [(low, high)] = await self.fetch(f"SELECT MIN({quoted_part(key)}), MAX({quoted_part(key)}) FROM {table_name(table)}")  # noqa: S608
         return low, high
 
     async def define(self, statements: Sequence[str]) -> None:
@@ -181,7 +182,7 @@ class PostgresTarget:
 
     async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
         listed = list(rows)
-        schema, _, name = table.rpartition(".")
+        schema, name = schema_and_name(table)
         try:
             await self._own.copy_records_to_table(name, schema_name=schema or None, columns=list(columns), records=listed)
         except _driver().PostgresError as exc:
@@ -281,13 +282,9 @@ def kinds_by_text(statements: Statements) -> dict[str, str]:
 
 
 def normalized(sql: str) -> str:
-    """Replace the constants in a statement by ? as pg_stat_statements does, to find the statement there."""
-    return " ".join(_CONSTANT.sub("?", sql).split()).rstrip("; ").lower()
-
-
-def quoted(identifier: str) -> str:
-    """Quote an identifier, for use in SQL."""
-    return '"' + identifier.replace('"', '""') + '"'
+    """Replace the constants in a statement by ? as pg_stat_statements does, to find the statement there. Comments are removed,
+    because a quote in one would look like the beginning of a text."""
+    return " ".join(_CONSTANT.sub("?", without_comments(sql)).split()).rstrip("; ").lower()
 
 
 def _column(row: "asyncpg.Record") -> Column:

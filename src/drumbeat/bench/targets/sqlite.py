@@ -15,15 +15,25 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import BlockingSessions, OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.model.sql_text import schema_and_name
 from drumbeat.bench.targets.embedded import SetupConnection, check_path
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
-from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, insert_sql, positional, quoted, scripts
+from drumbeat.bench.targets.placeholders import (
+    OperationScript,
+    OperationStep,
+    insert_sql,
+    positional,
+    quoted,
+    quoted_part,
+    scripts,
+)
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
 SYNCHRONOUS = ("NORMAL", "FULL", "OFF", "EXTRA")
 _MMAP_BYTES = 256 << 20
+_NO_INTEGER = 1 << 63  #: the first number too large for SQLite's integers
 _BUSY, _INTERRUPT = 5, 9
 _GONE = frozenset({10, 11, 14, 26})  #: error codes: read error, corrupt, cannot open, not a database
 _NOT_AUTHORIZED = 23
@@ -72,7 +82,7 @@ class SqliteTarget:
         return await self._own.run(lambda connection: self._describe(connection, table))
 
     def _describe(self, connection: sqlite3.Connection, table: str) -> TableDescription:
-        schema, _, name = table.rpartition(".")
+        schema, name = schema_and_name(table)
         known = {row[1] for row in connection.execute("PRAGMA database_list")}
         rows = connection.execute(_COLUMNS, (name, schema or "main")).fetchall() if (schema or "main") in known else ()
         if not rows:
@@ -270,7 +280,8 @@ def text_of(moment: datetime) -> str:
 
 
 def sqlite_values(row: Sequence[Any]) -> list[Any]:
-    """Convert values to types that SQLite stores: dates and times to text, decimals to floats."""
+    """Convert values to types that SQLite stores: dates and times to text, decimals to numbers, or to text if they have too
+    many digits for a number."""
     return [_plain(value) for value in row]
 
 
@@ -281,9 +292,16 @@ def _plain(value: Any) -> Any:
         case date():
             return value.isoformat()
         case Decimal():
-            return float(value)
+            return _number(value)
         case _:
             return value
+
+
+def _number(value: Decimal) -> int | float | str:
+    if value == value.to_integral_value() and abs(value) < _NO_INTEGER:
+        return int(value)
+    near = float(value)
+    return near if Decimal(repr(near)) == value else str(value)
 
 
 def _column(name: str, declared: str, not_null: int) -> Column:
@@ -304,7 +322,7 @@ def _bounds(connection: sqlite3.Connection, table: str, key: Column | None) -> t
     """Return the lowest and highest key of a whole number type. SQLite also stores fractions and text in such a column."""
     if key is None or key.type is not ValueType.BIGINT:
         return None, None
-    name = quoted(key.name)
+    name = quoted_part(key.name)
     sql = f"SELECT (SELECT MIN({name}) FROM {quoted(table)}), (SELECT MAX({name}) FROM {quoted(table)})"  # noqa: S608
     low, high = connection.execute(sql).fetchone()
     return low, high

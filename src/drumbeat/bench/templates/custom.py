@@ -1,21 +1,23 @@
 """Builds a load from the ``custom_*_query`` fields. Chooses value sources for placeholders by kind of operation and table."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
 from drumbeat.bench.model import READS, Kind, Load, Operation, PoolValue, SameAs, Statement, Value, ValueType
+from drumbeat.bench.model.sql_text import IDENTIFIER, code_of, name_parts, placeholders, replace_marks, replace_numbers
 from drumbeat.bench.targets.interface import Column
 from drumbeat.bench.templates.blocks import WorkloadBlock
-from drumbeat.bench.workloads.columns import generated, generated_key, quoted_name
+from drumbeat.bench.workloads.columns import SqlDialect, argument, generated, generated_key, is_wide_decimal, quoted_name
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, point_lookup
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import whole_number
 
 _MOST_PLACEHOLDERS = 1000
-_TOKENS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<mark>\?)|\$(?P<number>\d+)", re.DOTALL)
-_NAME = r"[\"`]?(\w+)[\"`]?"
-_INSERTED = re.compile(r"\bINTO\s+[^\s(]+\s*\(([^)]*)\)", re.IGNORECASE)
-_CHANGED = re.compile(rf"\bSET\s+{_NAME}\s*=", re.IGNORECASE)
+_UNCAST = SqlDialect()  #: casts only what is sent as text
+_NAME = rf"{IDENTIFIER}(?:\s*\.\s*{IDENTIFIER})*"
+_INSERTED = re.compile(rf"\bINTO\s+{_NAME}\s*\(\s*({_NAME}(?:\s*,\s*{_NAME})*)\s*\)", re.IGNORECASE)
+_CHANGED = re.compile(rf"\bSET\s+({_NAME})\s*=", re.IGNORECASE)
 
 
 def custom_load(workload: WorkloadBlock, subject: Subject) -> Load:
@@ -52,7 +54,19 @@ def _statement(kind: Kind, sql: str, subject: Subject) -> Statement:
         raise InvalidInput(
             f"{field}: expected {len(values)} placeholders, got {count} in {text!r}; correct the SQL or use workload.operations"
         )
-    return Statement(sql=text, values=tuple(values))
+    return Statement(sql=_with_casts(text, values, subject.key), values=tuple(values))
+
+
+def _with_casts(sql: str, values: Sequence[Value], key: Column | None) -> str:
+    """Return SQL in which each placeholder of an existing key is cast, if such keys are sent as text."""
+    if key is None or not is_wide_decimal(key):
+        return sql
+    keys = {
+        str(number)
+        for number, value in enumerate(values, 1)
+        if isinstance(value, PoolValue | SameAs) and value.type is ValueType.TEXT
+    }
+    return replace_numbers(sql, lambda number: argument(key, int(number), _UNCAST) if number in keys else f"${number}")
 
 
 def with_table(sql: str, subject: Subject) -> str:
@@ -63,17 +77,12 @@ def with_table(sql: str, subject: Subject) -> str:
 def numbered(sql: str) -> tuple[str, int]:
     """Replace each ? outside quotes and comments by $1, $2 …; SQL that already has such placeholders stays unchanged. Returns
     the SQL and the number of placeholders."""
-    numbers = [_number(found["number"]) for found in _TOKENS.finditer(sql) if found["number"]]
+    numbers = [_number(found) for found in placeholders(sql)]
     if numbers:
         return sql, max(numbers)
-    count = 0
-
-    def replaced(found: re.Match[str]) -> str:
-        nonlocal count
-        count += found["mark"] is not None
-        return f"${count}" if found["mark"] else found[0]
-
-    return _TOKENS.sub(replaced, sql), count
+    counter = itertools.count(1)
+    text = replace_marks(sql, lambda: f"${next(counter)}")
+    return text, next(counter) - 1
 
 
 def _number(digits: str) -> int:
@@ -108,11 +117,9 @@ def _scan(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]
 
 def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
     """Return a source of new values for each column that the INSERT lists, or for all columns if it lists none."""
-    found = _INSERTED.search(sql)
-    names = (
-        [each.strip().strip('"`') for each in found[1].split(",")] if found else [each.name for each in subject.table.columns]
-    )
-    return [_new(field, _column(field, name, subject), subject) for name in names]
+    found = _INSERTED.search(code_of(sql))
+    columns = [_column(field, name, subject) for name in re.findall(_NAME, found[1])] if found else subject.table.columns
+    return [_new(field, column, subject) for column in columns]
 
 
 def _update(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
@@ -120,7 +127,7 @@ def _update(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
     key = _key(field, subject)
     if count == 1:
         return [key]
-    found = _CHANGED.search(sql)
+    found = _CHANGED.search(code_of(sql))
     if found is None:
         raise InvalidInput(f"{field}: expected a column after SET, got none in: {sql}")
     return [_new(field, _column(field, found[1], subject), subject), key]
@@ -130,10 +137,17 @@ _SOURCES = {Kind.POINT_LOOKUP: _lookup, Kind.RANGE_SCAN: _scan, Kind.INSERT: _in
 
 
 def _column(field: str, name: str, subject: Subject) -> Column:
-    column = next((each for each in subject.table.columns if each.name.lower() == name.lower()), None)
+    """Return the column that has a name as the SQL writes it: with or without quotes, with or without its table."""
+    bare = name_parts(name)[-1].text.strip()
+    column = next((each for each in subject.table.columns if _bare(each.name).lower() == bare.lower()), None)
     if column is None:
-        raise InvalidInput(f"{field}: {subject.table.name} has no column {name!r}; correct the SQL")
+        raise InvalidInput(f"{field}: {subject.table.name} has no column {bare!r}; correct the SQL")
     return column
+
+
+def _bare(name: str) -> str:
+    """Return a column's name without quotes. Snowflake's names that need quotes are described with them."""
+    return name[1:-1] if len(name) > 1 and name[0] == name[-1] == '"' else name
 
 
 def _new(field: str, column: Column, subject: Subject) -> Value:

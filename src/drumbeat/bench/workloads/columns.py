@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from drumbeat.bench.model import LARGEST, NewKey, Now, RandomNumber, RandomText, RandomUuid, Value, ValueType
+from drumbeat.bench.model.sql_text import NamePart, name_parts
 from drumbeat.bench.targets.interface import Column
+from drumbeat.bench.targets.placeholders import quoted_part
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 
 LONGEST_TEXT = 32  #: the length of a generated text, even if the column allows more
@@ -14,6 +16,10 @@ _SPANS = {ValueType.INT: 4_000_000, ValueType.BIGINT: 1_000_000_000}  #: how man
 _FEWEST_KEYS = 10_000  #: with fewer keys per worker, a run would soon run out of keys
 _SHORTEST_KEY = 16  #: shorter random texts would collide sooner or later
 
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")  #: a name that needs no quotes
+_SIGNS = re.compile(r"\b(un)?signed\b|\bzerofill\b")
+_FLOAT_DIGITS = 15  #: a float can hold every decimal with so many digits
+_MOST_PLACES = 12  #: decimal places of generated numbers; with more, the largest would not fit into 64 bits
 _SIZES = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _TEXTS = frozenset(
     {"text", "varchar", "char", "bpchar", "character", "character varying", "string", "clob", "nvarchar", "nchar", "name"}
@@ -54,18 +60,41 @@ def dialect_of(target: str) -> SqlDialect:
 
 
 def quoted_name(name: str, words: SqlDialect) -> str:
-    """Quote the name of a column or table; a schema and its table are quoted separately."""
-    quote = words.quote
-    if words.upper:
-        return ".".join(part if part[:1] == quote else f"{quote}{part.upper()}{quote}" for part in name.split("."))
-    return ".".join(quote + part.replace(quote, quote * 2) + quote for part in name.split("."))
+    """Quote the name of a table; a schema and its table are quoted separately."""
+    return ".".join(_quoted(part, words) for part in name_parts(name))
+
+
+def quoted_column(name: str, words: SqlDialect) -> str:
+    """Quote the name of a column, which can contain dots."""
+    if words.upper and len(name) > 1 and name[0] == name[-1] == words.quote:
+        return name
+    return _quoted(NamePart(name), words)
+
+
+def _quoted(part: NamePart, words: SqlDialect) -> str:
+    name = part.text.upper() if words.upper and not part.is_quoted and _PLAIN.fullmatch(part.text) else part.text
+    return quoted_part(name, words.quote)
 
 
 def argument(column: Column, number: int, words: SqlDialect) -> str:
-    """Return the placeholder for a column's value, cast to the column's type if the database needs that to use an index."""
+    """Return the placeholder for a column's value, cast to the column's type if the database needs that to use an index, or if
+    the value is sent as text (see ``is_wide_decimal``)."""
+    if is_wide_decimal(column):
+        return f"CAST(${number} AS {_SIGNS.sub('', column.native_type).strip()})"
     if words.casts is None or _base(column) in words.casts[column.type]:
         return f"${number}"
     return f"CAST(${number} AS {column.native_type})"
+
+
+def is_wide_decimal(column: Column) -> bool:
+    """Whether a column's decimals can have more digits than a float: existing values of it are sent as text, with a cast."""
+    precision, _ = _sizes(column)
+    return column.type is ValueType.FLOAT and _base(column) in _DECIMALS and (precision is None or precision > _FLOAT_DIGITS)
+
+
+def sent_type(column: Column) -> ValueType:
+    """Return the type as which existing values of a column are sent to the database."""
+    return ValueType.TEXT if is_wide_decimal(column) else column.type
 
 
 def generated(column: Column) -> Value | None:
@@ -104,11 +133,14 @@ def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
 
 
 def _fraction(column: Column) -> RandomNumber:
-    """Return a source of random numbers with as many decimal places as the column's decimal type; with two for other types."""
+    """Return a source of random numbers with as many decimal places as the column's decimal type, at most twelve; with two for
+    other types."""
     precision, scale = _sizes(column) if _base(column) in _DECIMALS else (None, None)
-    digits = 2 if precision is None else (scale or 0)
-    most = _MOST * 10**digits if precision is None else min(10**precision - 1, _MOST * 10**digits)
-    return RandomNumber(high=most, scale=digits, type=ValueType.FLOAT)
+    if precision is None:
+        return RandomNumber(high=_MOST * 100, scale=2, type=ValueType.FLOAT)
+    digits = min(scale or 0, _MOST_PLACES)
+    fitting = 10 ** max(precision - (scale or 0) + digits, 0) - 1  # the largest number that fits into the column
+    return RandomNumber(high=min(fitting, _MOST * 10**digits), scale=digits, type=ValueType.FLOAT)
 
 
 def _text(column: Column) -> RandomText | RandomUuid | None:
@@ -121,7 +153,7 @@ def _text(column: Column) -> RandomText | RandomUuid | None:
 
 def _base(column: Column) -> str:
     """Return the name of the column's type in lower case, without sizes and without signed or unsigned."""
-    bare = re.sub(r"\(.*?\)|\b(un)?signed\b", " ", column.native_type.lower())
+    bare = re.sub(r"\(.*?\)", " ", _SIGNS.sub(" ", column.native_type.lower()))
     return " ".join(bare.split())
 
 

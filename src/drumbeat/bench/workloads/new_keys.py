@@ -6,7 +6,7 @@ from dataclasses import replace
 from drumbeat.bench.model import LARGEST, Either, KeyValue, Load, NewKey, Operation, Pick, Statement, Value, parts
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
-from drumbeat.bench.workloads.columns import dialect_of, quoted_name
+from drumbeat.bench.workloads.columns import dialect_of, quoted_column, quoted_name
 from drumbeat.core.errors import InvalidInput
 
 _HIGHEST = "SELECT MAX({column}) FROM {table}"
@@ -46,7 +46,7 @@ def _name(key: NewKey) -> str:
 
 async def _highest(target: Target, key: NewKey) -> int | None:
     words = dialect_of(target.traits.name)
-    sql = _HIGHEST.replace("{column}", quoted_name(key.column, words)).replace("{table}", quoted_name(key.table, words))
+    sql = _HIGHEST.replace("{column}", quoted_column(key.column, words)).replace("{table}", quoted_name(key.table, words))
     highest = (await target.fetch(sql))[0][0]
     return None if highest is None else int(highest)
 

@@ -2,22 +2,27 @@
 
 Tables are filled in order, in chunks that are added completely or not at all. After an interruption, ``prepare`` adds only
 the missing rows, found by key range. This does not work for tables in which the load itself adds or deletes rows: such a table
-counts as filled if a later table has rows. To prepare another scale, set ``fresh``, which drops the tables first.
+counts as filled if a later table has rows. A larger scale adds rows; a smaller one is refused, because rows of the larger one
+would stay. To prepare it, set ``fresh``, which drops the tables first.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from math import isclose
 from typing import Any
 
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.standard.scaled import Scaled
 from drumbeat.bench.workloads.standard.table import StandardTable
+from drumbeat.bench.workloads.value_pools import moment
 from drumbeat.core.errors import InvalidInput
 
 log = logging.getLogger(__name__)
 
 CHUNK = 50_000  #: rows per bulk insert
+_COMPARED = 16  #: rows read to find out whether a table was prepared at a larger scale
 
 Progress = Callable[[str, int, int], None]  #: called with a table's name, its rows so far, and its rows in total
 
@@ -94,6 +99,9 @@ async def _tables_to_keep(target: Target, standard: Scaled, existing: set[str]) 
     """Return the names of tables that were filled earlier and must be left alone, because the benchmark changes their rows.
     Raises InvalidInput if the workload was prepared at another scale."""
     if not any(table.changes and table.count for table in standard.tables):
+        for table in standard.tables:
+            if table.name in existing and table.count:
+                await _refuse_larger_scale(target, standard, table)
         return frozenset()
     counts = [await _count(target, table) if table.name in existing else 0 for table in standard.tables]
     last = max((index for index, count in enumerate(counts) if count), default=0)
@@ -104,6 +112,40 @@ async def _tables_to_keep(target: Target, standard: Scaled, existing: set[str]) 
                 f"the tables were prepared at another scale; use that scale, or prepare with --fresh"
             )
     return frozenset(table.name for table in standard.tables[:last] if table.changes)
+
+
+async def _refuse_larger_scale(target: Target, standard: Scaled, table: StandardTable) -> None:
+    """Raise InvalidInput if the table was prepared at a larger scale: if it has one of the rows that would come next.
+
+    Rows with these keys that a load has inserted are no such rows: they have other values."""
+    following = {_key_of(table, row): row for row in table.rows(table.count, table.count + _COMPARED)}
+    keys = sorted(following)
+    found = await target.fetch(*_in_range("SELECT " + ", ".join(table.columns), table, keys[0], keys[-1]))
+    if any(_is_prepared(row, following[_key_of(table, row)]) for row in found if _key_of(table, row) in following):
+        raise InvalidInput(
+            f"expected {table.count:,} rows in {table.name} for {standard.name} at scale {standard.scale:g}, got "
+            f"{await _count(target, table):,}: the table was prepared at a larger scale; use that scale, or prepare with "
+            "--fresh, which drops the tables first"
+        )
+
+
+def _key_of(table: StandardTable, row: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(int(row[index]) for index in table.key_indexes)
+
+
+def _is_prepared(found: Sequence[Any], made: Sequence[Any]) -> bool:
+    """Whether a row was added by ``prepare``: at least half of its values are still those that were made for it."""
+    same = sum(_is_same(*each) for each in zip(found, made, strict=True))
+    return 2 * same >= len(made)
+
+
+def _is_same(found: Any, made: Any) -> bool:
+    """Whether a value in a database is one that was made, also if the database pads texts, rounds, or stores times as text."""
+    if isinstance(made, datetime):
+        return moment(found) == moment(made)
+    if isinstance(made, float) and found is not None:
+        return isclose(float(found), made, rel_tol=1e-6)
+    return bool(found.rstrip() == made.rstrip() if isinstance(made, str) and isinstance(found, str) else found == made)
 
 
 async def _count(target: Target, table: StandardTable) -> int:
@@ -144,8 +186,7 @@ class _Filler:
 
 
 def _key(table: StandardTable, number: int) -> tuple[int, ...]:
-    row = next(iter(table.rows(number, number + 1)))
-    return tuple(row[index] for index in table.key_indexes)
+    return _key_of(table, next(iter(table.rows(number, number + 1))))
 
 
 def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:

@@ -22,7 +22,15 @@ from drumbeat.bench.model import (
     ValueType,
 )
 from drumbeat.bench.targets.interface import Column, TableDescription
-from drumbeat.bench.workloads.columns import SqlDialect, argument, generated, generated_key, quoted_name
+from drumbeat.bench.workloads.columns import (
+    SqlDialect,
+    argument,
+    generated,
+    generated_key,
+    quoted_column,
+    quoted_name,
+    sent_type,
+)
 from drumbeat.bench.workloads.value_pools import ValuePools
 from drumbeat.core.errors import InvalidInput
 
@@ -72,7 +80,7 @@ class Subject:
         return sql
 
     def name(self, column: Column) -> str:
-        return quoted_name(column.name, self.words)
+        return quoted_column(column.name, self.words)
 
     def all_names(self) -> str:
         return ", ".join(self.name(column) for column in self.table.columns)
@@ -226,7 +234,7 @@ def _existing_key(subject: Subject) -> Value | str:
     if key is not None and sampled and isinstance(sampled[0], bytes | bytearray | memoryview):
         return f"its key {key.name} of type {key.native_type} holds bytes, which cannot be sent as values"
     if key is not None and sampled:
-        return PoolValue(values=sampled, type=key.type)
+        return PoolValue(values=sampled, type=sent_type(key))
     if key is not None and key.type is ValueType.TIMESTAMP:
         return (
             f"no keys of {table.name} are known: the table is empty, or it has no times that can be read, such as {_READABLE}"
@@ -241,7 +249,7 @@ def _written(subject: Subject, column: Column) -> Value | None:
     if no values can be generated."""
     sampled = subject.pools.rows.get(column.name, ())
     if sampled and _is_reference(column):
-        return PoolValue(values=sampled, type=column.type)
+        return PoolValue(values=sampled, type=sent_type(column))
     return generated(column)
 
 

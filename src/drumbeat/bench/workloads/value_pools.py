@@ -12,7 +12,7 @@ import numpy as np
 from drumbeat.bench.model import ValueType
 from drumbeat.bench.targets.interface import Column, TableDescription, Target
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
-from drumbeat.bench.workloads.columns import dialect_of, generated, quoted_name
+from drumbeat.bench.workloads.columns import dialect_of, generated, is_wide_decimal, quoted_column, quoted_name
 
 MOST = 1_000_000
 _POSITIONS = 100  #: positions in the key range at which a sample is read
@@ -73,7 +73,9 @@ class _Sampler:
     async def rows(self, columns: Sequence[Column], size: int) -> dict[str, tuple[object, ...]]:
         found = await self._read([column.name for column in columns], 2 * size) if columns else []
         chosen = [found[index] for index in self._chance.permutation(len(found))[:size]]
-        return {column.name: _enough([plain(row[index]) for row in chosen], column) for index, column in enumerate(columns)}
+        return {
+            column.name: _enough([plain(row[index], column) for row in chosen], column) for index, column in enumerate(columns)
+        }
 
     async def _read(self, names: Sequence[str], count: int) -> list[Sequence[Any]]:
         """Read about ``count`` distinct rows. If the table has a numeric key, the key is added at the end of each row."""
@@ -95,8 +97,8 @@ class _Sampler:
         return [(int(start), -(-count // _POSITIONS)) for start in starts]
 
     def _sql(self, sql: str, names: Sequence[str]) -> str:
-        columns = ", ".join(quoted_name(name, self._words) for name in names)
-        written = sql.replace("{columns}", columns).replace("{key}", quoted_name(self._table.key or "", self._words))
+        columns = ", ".join(quoted_column(name, self._words) for name in names)
+        written = sql.replace("{columns}", columns).replace("{key}", quoted_column(self._table.key or "", self._words))
         return written.replace("{table}", quoted_name(self._table.name, self._words))
 
 
@@ -107,8 +109,11 @@ def _enough(values: Sequence[object], column: Column) -> tuple[object, ...]:
     return present * -(-VIRTUAL_SLOTS // len(present)) if 0 < len(present) < VIRTUAL_SLOTS else present
 
 
-def plain(value: object) -> object:
-    """Convert a value to a plain type: decimals become floats, UUIDs become text."""
+def plain(value: object, column: Column) -> object:
+    """Convert a value of a column to a plain type: UUIDs become text, decimals become floats or, if the column can hold more
+    digits than a float, text."""
+    if is_wide_decimal(column) and isinstance(value, Decimal | int | float):
+        return format(value, "f") if isinstance(value, Decimal) else str(value)
     if isinstance(value, Decimal):
         return float(value)
     return str(value) if isinstance(value, UUID) else value

@@ -1,6 +1,7 @@
 """Tests of executions: one row for each single operation of a benchmark run."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from drumbeat.core.errors import NotFound
 from drumbeat.core.run import Execution, RunId
 from drumbeat.store.contract.given import W1, W2, Given, new_run, unique
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import ExecutionOrder, ExecutionPosition, Store
 
 BEGIN = datetime(2026, 1, 1, 12, 30, 15, 123456, tzinfo=UTC)
 MORE_THAN_A_BATCH = 25_001
@@ -56,6 +57,19 @@ class ExecutionsContract(Given):
         assert new == await store.executions.count(run_id) == MORE_THAN_A_BATCH
         last = await store.executions.list(run_id, offset=MORE_THAN_A_BATCH - 2)
         assert numbers(last) == [MORE_THAN_A_BATCH - 2, MORE_THAN_A_BATCH - 1]
+
+    async def test_reading_what_is_loaded_does_not_stop_the_event_loop(self, store: Store) -> None:
+        run_id, threads = (await new_run(store)).run_id, set()
+
+        def slowly() -> Iterator[Execution]:
+            for n in range(3):
+                threads.add(threading.get_ident())
+                yield execution(run_id, n)
+
+        await store.executions.load(slowly())
+
+        assert threading.get_ident() not in threads
+        assert await store.executions.count(run_id) == 3
 
     async def test_loading_again_passes_over_what_is_there(self, store: Store) -> None:
         run_id = (await new_run(store)).run_id
@@ -124,6 +138,43 @@ class ExecutionsContract(Given):
         await store.executions.load(execution(run_id, n, **fields) for n, fields in rows.items())
 
         assert numbers(await store.executions.list(run_id, **filters)) == expected
+
+    @pytest.mark.parametrize("order", ["started_at", "duration_ms"])
+    @pytest.mark.parametrize("filters", [{}, {"kind": "INSERT"}, {"worker_id": W1}, {"ok": False}], ids=str)
+    async def test_pages_that_follow_one_another_miss_nothing_and_repeat_nothing(
+        self, store: Store, order: ExecutionOrder, filters: dict[str, Any]
+    ) -> None:
+        run_id = (await new_run(store)).run_id
+        await store.executions.load(
+            execution(
+                run_id,
+                n,
+                worker_id=worker,
+                duration_ms=float(n // 4) + 0.1,
+                started_at=BEGIN + timedelta(n // 3),
+                kind=kind,
+                ok=n in (3, 4),
+            )
+            for n in range(12)
+            for worker, kind in ((W1, "INSERT"), (W2, "INSERT" if n % 2 else "READ"))
+        )
+        whole = await store.executions.list(run_id, order=order, **filters)
+
+        found: list[Execution] = []
+        while page := await store.executions.list(
+            run_id, order=order, after=ExecutionPosition.of(found[-1], order) if found else None, limit=5, **filters
+        ):
+            found += page
+
+        assert found == whole
+        after = ExecutionPosition.of(whole[3], order)
+        assert await store.executions.list(run_id, order=order, after=after, offset=2, limit=3, **filters) == whole[6:9]
+
+    async def test_executions_are_counted_by_worker(self, store: Store) -> None:
+        run_id = (await new_run(store)).run_id
+        await store.executions.load([execution(run_id, 1), execution(run_id, 2), execution(run_id, 1, worker_id=W2)])
+
+        assert [await store.executions.count(run_id, worker_id=each) for each in (W1, W2, None)] == [2, 1, 3]
 
     async def test_a_run_nobody_made_has_no_executions(self, store: Store) -> None:
         await store.executions.load([execution((await new_run(store)).run_id)])

@@ -77,3 +77,10 @@ class ResultsContract(Given):
         files = await store.results.list_files(run.run_id)
 
         assert files == [file(run.run_id), file(run.run_id, "/a/00001.parquet")]
+
+    async def test_a_file_needs_a_run(self, store: Store, pool: PoolRow) -> None:
+        for nowhere in (RunId(unique("no-run")), RunId(pool.pool_id)):
+            with pytest.raises(NotFound, match=nowhere):
+                await store.results.add_file(file(nowhere))
+
+            assert await store.results.list_files(nowhere) == []

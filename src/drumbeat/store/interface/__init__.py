@@ -8,6 +8,7 @@ does not know whether the write happened, so every write is safe to repeat.
 from drumbeat.store.interface.access import Answers as Answers, Connections as Connections, Notes as Notes
 from drumbeat.store.interface.bench import (
     ExecutionOrder as ExecutionOrder,
+    ExecutionPosition as ExecutionPosition,
     Executions as Executions,
     Results as Results,
     RunChange as RunChange,

@@ -91,7 +91,8 @@ class Results(Protocol):
         ...
 
     async def add_file(self, file: ExecutionFile) -> None:
-        """Record where a file of executions (single operations) is. Does nothing if the file is already recorded."""
+        """Record where a file of executions (single operations) is. Does nothing if the file is already recorded. Raises
+        NotFound if there is no such run."""
         ...
 
     async def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:
@@ -114,6 +115,24 @@ class Steps(Protocol):
 ExecutionOrder = Literal["started_at", "duration_ms"]
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutionPosition:
+    """A position in a list of executions. Lists are sorted by start or by duration, then by worker, then by number."""
+
+    by: datetime | float  #: the start or, in the order ``duration_ms``, the duration in milliseconds
+    worker_id: WorkerId
+    n: int
+
+    @classmethod
+    def of(cls, execution: Execution, order: ExecutionOrder) -> "ExecutionPosition":
+        return cls(getattr(execution, order), execution.worker_id, execution.n)
+
+    @property
+    def key(self) -> tuple[datetime | float, str, int]:
+        """The sort key of this position: positions that come later in the list have a larger one."""
+        return self.by if isinstance(self.by, datetime) else -self.by, self.worker_id, self.n
+
+
 class Executions(Protocol):
     """Executions: records of the single operations of benchmark runs. They can be inserted after the run, or not at all."""
 
@@ -121,7 +140,8 @@ class Executions(Protocol):
         """Insert executions in bulk; skips those that exist already. Returns how many are new.
 
         Raises NotFound if a run does not exist. Works in batches, each written completely or not at all. After a failure,
-        insert everything again.
+        insert everything again. ``executions`` is iterated in another thread, because reading and converting millions of rows
+        would stop the event loop for too long.
         """
         ...
 
@@ -135,13 +155,19 @@ class Executions(Protocol):
         error_class: str | None = None,
         error: str | None = None,
         order: ExecutionOrder = "started_at",
+        after: ExecutionPosition | None = None,
         offset: int = 0,
         limit: int = 1000,
     ) -> Sequence[Execution]:
-        """Return a run's executions that match every filter; ``order`` says if the earliest or the longest come first."""
+        """Return a run's executions that match every filter; ``order`` says if the earliest or the longest come first.
+
+        ``after``: only those behind this position in that order. The cost of a page then does not grow with its depth, as it
+        does with ``offset``, which reads all rows before the page."""
         ...
 
-    async def count(self, run_id: RunId) -> int: ...
+    async def count(self, run_id: RunId, *, worker_id: WorkerId | None = None) -> int:
+        """Return how many executions of a run, or of one of its workers, are stored."""
+        ...
 
 
 class Templates(Protocol):

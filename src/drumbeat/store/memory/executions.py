@@ -1,13 +1,13 @@
 """Executions in memory: one row for each single operation of a benchmark run."""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Execution, RunId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.interface import ExecutionOrder
+from drumbeat.store.interface import ExecutionOrder, ExecutionPosition
 from drumbeat.store.memory.state import MemoryTable, operation
 
 _BATCH = 10_000
@@ -17,7 +17,7 @@ class MemoryExecutions(MemoryTable):
     async def load(self, executions: Iterable[Execution]) -> int:
         remaining = iter(executions)
         new = 0
-        while batch := tuple(islice(remaining, _BATCH)):
+        while batch := await asyncio.to_thread(_next_batch, remaining):
             new += await self._keep(batch)
         return new
 
@@ -41,6 +41,7 @@ class MemoryExecutions(MemoryTable):
         error_class: str | None = None,
         error: str | None = None,
         order: ExecutionOrder = "started_at",
+        after: ExecutionPosition | None = None,
         offset: int = 0,
         limit: int = 1000,
     ) -> Sequence[Execution]:
@@ -54,18 +55,15 @@ class MemoryExecutions(MemoryTable):
             and error_class in (None, one.error_class)
             and error in (None, one.error)
         ]
-        ordered = sorted(chosen, key=_earliest) if order == "started_at" else sorted(chosen, key=_longest)
-        return ordered[offset : offset + limit]
+        placed = sorted(((ExecutionPosition.of(one, order).key, one) for one in chosen), key=lambda each: each[0])
+        behind = [one for key, one in placed if after is None or key > after.key]
+        return behind[offset : offset + limit]
 
     @operation
-    def count(self, run_id: RunId) -> int:
+    def count(self, run_id: RunId, *, worker_id: WorkerId | None = None) -> int:
         rows = self.state.pools.get(PoolId(run_id))
-        return len(rows.executions) if rows else 0
+        return sum(worker_id in (None, one.worker_id) for one in rows.executions.values()) if rows else 0
 
 
-def _earliest(one: Execution) -> tuple[datetime, str, int]:
-    return one.started_at, one.worker_id, one.n
-
-
-def _longest(one: Execution) -> tuple[float, str, int]:
-    return -one.duration_ms, one.worker_id, one.n
+def _next_batch(remaining: Iterator[Execution]) -> Sequence[Execution]:
+    return tuple(islice(remaining, _BATCH))

@@ -24,7 +24,7 @@ class MemoryResults(MemoryTable):
 
     @operation
     def add_file(self, file: ExecutionFile) -> None:
-        self.state.rows(PoolId(file.run_id)).files.setdefault((file.worker_id, file.path), file)
+        self.state.run_rows(file.run_id)[0].files.setdefault((file.worker_id, file.path), file)
 
     @operation
     def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:

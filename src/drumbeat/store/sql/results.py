@@ -23,8 +23,7 @@ class SqlResults:
         return [result_of(row) for row in await self._database.read("list_results", {"run_id": run_id})]
 
     async def add_file(self, file: ExecutionFile) -> None:
-        values = {name: getattr(file, name) for name in ExecutionFile.__dataclass_fields__}
-        await self._database.write("add_execution_file", values)
+        await self._database.transact(_add_file(file))
 
     async def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:
         rows = await self._database.read("list_execution_files", {"run_id": run_id})
@@ -39,6 +38,12 @@ class SqlResults:
             )
             for row in rows
         ]
+
+
+def _add_file(file: ExecutionFile) -> Script[None]:
+    if not (yield "keep_run", {"run_id": file.run_id}):
+        raise no_run(file.run_id)
+    yield "add_execution_file", {name: getattr(file, name) for name in ExecutionFile.__dataclass_fields__}
 
 
 def _save(results: Sequence[Result], fence: Fence | None) -> Script[None]:

@@ -88,6 +88,7 @@ class TableShape(Shape):
     schema_name: str | None
     name: str
     rows: int | None
+    reference: str = Field(description="The table as a template names it: with its schema, in quotes where that is needed.")
 
 
 class ColumnShape(Shape):
@@ -176,7 +177,7 @@ async def test_connection(name: Id, plane: Plane) -> TestedShape:
 async def list_tables(name: Id, plane: Plane) -> list[TableShape]:
     """List the tables of the connection's database, at most 1000."""
     found = await plane.connections().tables(name)
-    return [TableShape(schema_name=each.schema, name=each.name, rows=each.rows) for each in found]
+    return [TableShape(schema_name=each.schema, name=each.name, rows=each.rows, reference=each.reference) for each in found]
 
 
 @router.get(

@@ -10,7 +10,7 @@ from drumbeat.core.run import RunId, StepType
 from drumbeat.web.api import pools
 from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, Plane
-from drumbeat.web.api.paging import by_offset
+from drumbeat.web.api.paging import by_number, execution_position, execution_position_text
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.series import thinned
 from drumbeat.web.api.shapes import LARGEST_INT, After, Id, Limit, Page
@@ -41,6 +41,7 @@ MEDIA_TYPES = {
     "junit": "application/xml",
     "prometheus": "text/plain",
 }
+_AFTER_EXECUTION = "Only rows after this position, as in `next`. It has no limit, and a late page takes no longer."
 _REPORTS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The report", "content": {kind: {"schema": {}} for kind in MEDIA_TYPES.values()}}
 }
@@ -139,12 +140,15 @@ async def run_executions(
     ] = "started_at",
     limit: Limit = 50,
     offset: Annotated[int, Query(ge=0, le=100_000, description="Number of rows to skip.")] = 0,
+    after: Annotated[str | None, Query(max_length=300, description=_AFTER_EXECUTION)] = None,
 ) -> Page[ExecutionShape]:
-    """List single operations of a run, from the store if they were copied there, else from workers' files on this host."""
+    """List single operations of a run: those copied to the store, and those in workers' files on this host."""
     await plane.store.runs.get(RunId(run_id))
     filters = {"kind": kind, "ok": ok, "worker_id": worker, "error_class": error_class, "error": error, "order": order}
-    rows = await plane.bench().executions(RunId(run_id), **filters, offset=offset, limit=limit + 1)
-    return Page[ExecutionShape].model_validate(by_offset(request, response, rows, limit, offset), from_attributes=True)
+    position = None if after is None else execution_position(after, order)
+    rows = await plane.bench().executions(RunId(run_id), **filters, after=position, offset=offset, limit=limit + 1)
+    page = by_number(request, response, rows, limit, lambda last: execution_position_text(last, order))
+    return Page[ExecutionShape].model_validate(page, from_attributes=True)
 
 
 @router.post(f"{_RUN}/executions/load", operation_id="load_run_executions", responses=problems(404, 409))

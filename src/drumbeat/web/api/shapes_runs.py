@@ -11,7 +11,7 @@ from drumbeat.core.run import RunStatus, StepType
 from drumbeat.core.worker import Health, WorkerStatus
 from drumbeat.web.api.shapes import RequestBody, Seconds, Shape, Text
 
-Document = Annotated[dict[str, JsonValue], Field(description="A template document; its schema is at /api/v1/templates/schema.")]
+Document = Annotated[dict[str, JsonValue], Field(description="A template document; its schema is at /api/v1/template-schema.")]
 Settings = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=200)], JsonValue],
     Field(max_length=100, description="Settings to change in the document, by path: {'scaling.max_workers': 4}."),

@@ -134,7 +134,7 @@ async def list_templates(
     return [TemplateShape.model_validate(each) for each in found]
 
 
-@router.get(f"{TEMPLATES}/schema", operation_id="template_schema")
+@router.get(f"{PREFIX}/template-schema", operation_id="template_schema")
 async def show_schema() -> dict[str, Any]:
     """Return the JSON Schema of template documents."""
     return dict(template_schema())
@@ -167,8 +167,7 @@ async def _drafted(plane: ControlPlane, body: Draft) -> Any:
 
 @router.get(_TEMPLATE, operation_id="show_template", responses={**_TAGGED, **problems(404, 409)})
 async def show_template(template_id: Id, plane: Plane, response: Response) -> TemplateShape:
-    """Return a template by its id or name; one that is named `schema` only by its id. Send its ETag as If-Match to change
-    exactly this revision."""
+    """Return a template by its id or name. Send its ETag as If-Match to change exactly this revision."""
     return _tagged(plane, response, await plane.store.templates.get(template_id))
 
 

@@ -160,7 +160,7 @@ class TemplateForm:
         except DrumbeatError as exc:
             notify(str(exc), error=True)
             return
-        names = [f"{each.schema}.{each.name}" if each.schema else each.name for each in found]
+        names = [each.reference for each in found]
         current = self._picker.value
         self._picker.set_options([*names, *([current] if current and current not in names else [])], value=current)
         self._tables_found.text = (

@@ -398,10 +398,13 @@ SELECT * FROM drumbeat.steps
  WHERE run_id = :run_id AND (CAST(:type AS TEXT) IS NULL OR type = :type) ORDER BY type, n;
 
 -- name: list_executions_by_started_at
+-- Two comparisons with the start: the first can use an index, the second orders operations that started at the same time.
 SELECT * FROM drumbeat.executions
  WHERE run_id = :run_id AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
    AND (CAST(:ok AS INTEGER) IS NULL OR ok = CAST(:ok AS INTEGER)) AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
    AND (CAST(:error_class AS TEXT) IS NULL OR error_class = :error_class) AND (CAST(:error AS TEXT) IS NULL OR error = :error)
+   AND started_at >= CAST(:after AS BIGINT)
+   AND (started_at > CAST(:after AS BIGINT) OR worker_id > :after_worker OR (worker_id = :after_worker AND n > CAST(:after_n AS BIGINT)))
  ORDER BY started_at, worker_id, n LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
 -- name: list_executions_by_duration_ms
@@ -409,10 +412,24 @@ SELECT * FROM drumbeat.executions
  WHERE run_id = :run_id AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
    AND (CAST(:ok AS INTEGER) IS NULL OR ok = CAST(:ok AS INTEGER)) AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
    AND (CAST(:error_class AS TEXT) IS NULL OR error_class = :error_class) AND (CAST(:error AS TEXT) IS NULL OR error = :error)
+   AND duration_ms <= CAST(:after AS @real)
+   AND (duration_ms < CAST(:after AS @real) OR worker_id > :after_worker OR (worker_id = :after_worker AND n > CAST(:after_n AS BIGINT)))
  ORDER BY duration_ms DESC, worker_id, n LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
+-- name: list_failed_executions_by_duration_ms
+-- Not by the index of durations (+ 0), but by the primary key: failed operations are few, and to find them each row of the run
+-- would be looked up at another place of the table.
+SELECT * FROM drumbeat.executions
+ WHERE run_id = :run_id AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+   AND (CAST(:ok AS INTEGER) IS NULL OR ok = CAST(:ok AS INTEGER)) AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
+   AND (CAST(:error_class AS TEXT) IS NULL OR error_class = :error_class) AND (CAST(:error AS TEXT) IS NULL OR error = :error)
+   AND worker_id >= '' AND duration_ms + 0 <= CAST(:after AS @real)
+   AND (duration_ms + 0 < CAST(:after AS @real) OR worker_id > :after_worker OR (worker_id = :after_worker AND n > CAST(:after_n AS BIGINT)))
+ ORDER BY duration_ms + 0 DESC, worker_id, n LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
+
 -- name: count_executions_of_run
-SELECT COUNT(*) AS rows FROM drumbeat.executions WHERE run_id = :run_id;
+SELECT COUNT(*) AS rows FROM drumbeat.executions
+ WHERE run_id = :run_id AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id);
 
 -- name: add_template
 -- If the id or the name exists, also if it is added concurrently, nothing changes: both are unique.

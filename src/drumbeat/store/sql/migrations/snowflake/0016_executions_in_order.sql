@@ -1,0 +1,2 @@
+-- The other databases get indexes for the lists of a run's executions; in Snowflake only hybrid tables have indexes, and lists of
+-- executions are not read often enough there to slow every insert.
