@@ -105,7 +105,7 @@ def test_files_in_the_home_folder_can_be_written_with_a_tilde(monkeypatch: pytes
 
 @pytest.mark.parametrize("url", ["sqlite:///~nobody.here/x.db", "postgresql://u@h/db?sslkey=~nobody.here/k.pem"])
 def test_the_home_folder_of_an_unknown_user_is_a_wrong_setting(url: str) -> None:
-    with pytest.raises(InvalidSettings, match="the path of a file in the store's URL, got ~nobody.here.*there is no user"):
+    with pytest.raises(InvalidSettings, match=r"the path of a file in the store's URL, got ~nobody\.here.*there is no user"):
         open_store(url)
 
 

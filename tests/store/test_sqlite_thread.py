@@ -64,13 +64,13 @@ async def test_closing_interrupts_a_statement_that_runs_for_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(sqlite_thread, "_CLOSE_WITHIN", 0.05)
-    async with asyncio.timeout(WITHIN), asyncio.TaskGroup() as group:
-        async with open_store(f"sqlite:///{tmp_path}/drumbeat.db", create=True) as store:
-            assert isinstance(store, SqlStore)
-            thread = threads_of(store)[name]
-            endless = await running(group, thread)
-            queued = [group.create_task(refused(thread, lambda connection: None)) for _ in range(200)]
-            await asyncio.sleep(0)
+    url = f"sqlite:///{tmp_path}/drumbeat.db"
+    async with asyncio.timeout(WITHIN), asyncio.TaskGroup() as group, open_store(url, create=True) as store:
+        assert isinstance(store, SqlStore)
+        thread = threads_of(store)[name]
+        endless = await running(group, thread)
+        queued = [group.create_task(refused(thread, lambda connection: None)) for _ in range(200)]
+        await asyncio.sleep(0)
 
     assert "interrupted" in endless.result()
     assert {task.result() for task in queued} == {"this store was closed before the operation could run"}
@@ -78,11 +78,11 @@ async def test_closing_interrupts_a_statement_that_runs_for_too_long(
 
 
 async def test_closing_finishes_what_was_asked_for_before(tmp_path: Path) -> None:
-    async with asyncio.timeout(WITHIN), asyncio.TaskGroup() as group:
-        async with open_store(f"sqlite:///{tmp_path}/drumbeat.db", create=True) as store:
-            made = [group.create_task(store.pools.create(pool(f"p{n}", PoolKind.FLEET))) for n in range(300)]
-            await asyncio.sleep(0)
-    async with open_store(f"sqlite:///{tmp_path}/drumbeat.db") as store:
+    url = f"sqlite:///{tmp_path}/drumbeat.db"
+    async with asyncio.timeout(WITHIN), asyncio.TaskGroup() as group, open_store(url, create=True) as store:
+        made = [group.create_task(store.pools.create(pool(f"p{n}", PoolKind.FLEET))) for n in range(300)]
+        await asyncio.sleep(0)
+    async with open_store(url) as store:
         assert len(await store.pools.list()) == len(made)
 
 

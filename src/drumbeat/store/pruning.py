@@ -18,6 +18,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5  #: bounds of a pause, in seconds
 class Pruner(Protocol):
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned: ...
 
+
 async def prune_all(
     pruner: Pruner,
     pools: Iterable[PoolId],

@@ -40,7 +40,10 @@ class MemoryUpkeep(MemoryTable):
 
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
         deleted = await prune_all(self, [*self.state.pools], RECORDS, older_than, told)
-        return {**{str(what): rows for what, rows in deleted.items()}, "leases": await prune_all_leases(self.prune_leases, older_than)}
+        return {
+            **{str(what): rows for what, rows in deleted.items()},
+            "leases": await prune_all_leases(self.prune_leases, older_than),
+        }
 
     @operation
     def give_back(self) -> bool:

@@ -49,17 +49,14 @@ class RedisPools:
                 return pool_of(changed)
 
     async def delete(self, pool_id: PoolId, *, unfinished: bool = True) -> None:
-        """Check that the pool may be deleted, mark it as deleted, and delete its rows in pages, so that other callers are served
-        in between. If this ends early, deleting or creating the pool goes on with it."""
-        links = await self._checked(pool_id, unfinished, None)
-        while links is not None:
+        """Check that the pool may be deleted, mark it as deleted, and delete its rows in pages: other callers are served in
+        between. If this ends early, deleting or creating the pool goes on with it."""
+        while (links := await self._checked(pool_id, unfinished, None)) is not None:
             child = await RedisJobs(self._database).child_elsewhere(pool_id)
             if child is not None:
                 raise needed_elsewhere(pool_id, child.job_id, child.pool_id)
-            marked = await self._checked(pool_id, unfinished, links)
-            if marked != _LINKED:
+            if await self._checked(pool_id, unfinished, links) != _LINKED:
                 break
-            links = await self._checked(pool_id, unfinished, None)
         await delete_rows(self._database, pool_id)
 
     async def _checked(self, pool_id: PoolId, unfinished: bool, links: bytes | None) -> bytes | None:

@@ -110,7 +110,7 @@ class ReplyReader:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []  #: what arrived and is not decoded yet: the beginning of one value
         self._missing = 0  #: at least so many bytes must arrive before that value is complete
-        self._arrays: list[tuple[list[Any], int]] = []  #: the arrays that are not complete, the outermost first, and their lengths
+        self._arrays: list[tuple[list[Any], int]] = []  #: incomplete arrays with their lengths, the outermost first
 
     def feed(self, data: bytes) -> list[Any]:
         """Return the replies that are complete with this piece."""
@@ -126,39 +126,36 @@ class ReplyReader:
     def _decode(self, text: bytes) -> tuple[list[Any], int]:
         """Return the complete replies in a text that begins where a value begins, and how far it was decoded."""
         replies: list[Any] = []
-        at = 0
-        while at < len(text):
+        arrays, at, size = self._arrays, 0, len(text)
+        while at < size:
             end = text.find(b"\r\n", at)
             if end < 0:
                 self._missing = 1
                 break
             kind, head, after = text[at], text[at + 1 : end], end + 2
-            if kind == 0x2A and int(head) > 0:  # *
-                self._arrays.append(([], int(head)))
-                at = after
-                continue
-            if kind == 0x24 and int(head) >= 0:  # $
-                begin, after = after, after + int(head) + 2
-                if after > len(text):
-                    self._missing = after - len(text)
+            if kind == 0x24 and (length := int(head)) >= 0:  # $
+                begin, after = after, after + length + 2
+                if after > size:
+                    self._missing = after - size
                     break
                 value: Any = text[begin : after - 2]
+            elif kind == 0x2A and int(head) > 0:  # *
+                arrays.append(([], int(head)))
+                at = after
+                continue
             else:
                 value = _short_value(kind, head)
             at = after
-            self._keep(value, replies)
+            while arrays:  # the value belongs to the innermost array, which may be complete with it
+                values, length = arrays[-1]
+                values.append(value)
+                if len(values) < length:
+                    break
+                arrays.pop()
+                value = values
+            else:
+                replies.append(value)
         return replies, at
-
-    def _keep(self, value: Any, replies: list[Any]) -> None:
-        """Add a value to the innermost array that is not complete; add it to the replies if there is none."""
-        while self._arrays:
-            values, length = self._arrays[-1]
-            values.append(value)
-            if len(values) < length:
-                return
-            self._arrays.pop()
-            value = values
-        replies.append(value)
 
 
 def _short_value(kind: int, head: bytes) -> Any:

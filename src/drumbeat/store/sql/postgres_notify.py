@@ -115,7 +115,7 @@ class PostgresNotify:
             log.warning("could not notify waiting workers of new jobs: %s; the workers will find the jobs by polling", exc)
 
     async def _listen(self, channel: str) -> bool:
-        """Start to listen on the channel. Returns False if notifications are not available now, so that the caller must poll."""
+        """Start to listen on the channel. Returns False if notifications are not available now: then the caller must poll."""
         now = asyncio.get_running_loop().time
         async with self._opening:
             if now() < self._retry_at:

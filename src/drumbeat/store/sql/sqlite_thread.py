@@ -36,7 +36,7 @@ class CallOutcome:
 
 
 class BrokenConnection(Exception):
-    """Raised by ``perform`` if its connection must be replaced: it may still be in a transaction that could not be rolled back."""
+    """Raised by ``perform`` if its connection must be replaced, since its transaction could not be rolled back."""
 
     def __init__(self, outcomes: list[CallOutcome]) -> None:
         super().__init__("the connection cannot be used again")
