@@ -317,7 +317,7 @@ async def test_a_password_in_a_variable_is_not_lost_without_a_word(plane: Contro
     [
         ("postgresql://me@db/app", False),
         ("postgres://db/app", False),
-        ("postgresql://me@db/app?application_name=password", False),
+        ("postgresql://me@db/app?application_name=beat", False),
         ("redis://db/0", True),
         ("sqlite:///x.db", True),
     ],
@@ -341,6 +341,16 @@ async def test_a_password_of_postgres_that_is_only_in_the_shell_is_not_lost(
     monkeypatch.delenv("PGPASSWORD")
     with pytest.raises(DrumbeatError, match="the command crontab"):
         await there.triggers().install()
+
+
+async def test_an_option_that_may_be_a_secret_is_no_password(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hush")
+    (tmp_path / "drumbeat.toml").write_text('store = "postgresql://me@db/app?sslkey=/key"')
+
+    with pytest.raises(InvalidSettings, match="PGPASSWORD, which cron does not have"):
+        await ControlPlane(load_settings({}), plane.store, plane.clock).triggers().install()
 
 
 async def test_a_url_with_its_own_password_needs_no_variable(
