@@ -92,6 +92,32 @@ class TestFiles:
             (
                 '[here]\nkind = "local"',
                 r"expected only tables \[engines.NAME\] in engines.toml, got 'here'; write \[engines.here\]",
+    def test_paths_begin_in_the_folder_of_their_file_or_in_the_home_folder(
+        self, here: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOME", str(here / "home"))
+        for name in ("etc/key.p8", "etc/hosts", "home/key", "home/tls/ca.pem", "etc/kube.yaml"):
+            (here / name).parent.mkdir(parents=True, exist_ok=True)
+            (here / name).touch()
+        snowflake = 'account = "a"\ndatabase = "d"\nschema = "s"\ncompute_pool = "c"\nimage = "/i"\nuser = "u"\n'
+        write(
+            "etc/engines.toml",
+            f'[engines.cloud]\nkind = "spcs"\n{snowflake}private_key_file = "key.p8"\n'
+            '[engines.far]\nkind = "ssh"\nkey_file = "~/key"\nknown_hosts = "hosts"\n[[engines.far.hosts]]\nname = "a"\n'
+            '[engines.box]\nkind = "docker"\nimage = "i"\ntls_folder = "~/tls"\n'
+            '[engines.k8s]\nkind = "kubernetes"\nimage = "i"\nkubeconfig = "../etc/kube.yaml"\n'
+            '[engines.hpc]\nkind = "slurm"\nfolder = "shared"\nprograms = "~/bin"\n',
+        )
+        settings = load_settings({ENGINES_VARIABLE: "etc/engines.toml"})
+        monkeypatch.chdir("/")
+        named = ControlPlane(settings, MemoryStore(ManualClock()), ManualClock()).engines
+        cloud, far, box, k8s, hpc = (named.get(name).settings for name in ("cloud", "far", "box", "k8s", "hpc"))
+
+        assert (cloud.private_key_file, far.known_hosts) == (here / "etc" / "key.p8", here / "etc" / "hosts")
+        assert (far.key_file, box.tls_folder) == (here / "home" / "key", here / "home" / "tls")
+        assert k8s.kubeconfig.resolve() == here / "etc" / "kube.yaml"
+        assert (hpc.folder, hpc.programs) == (here / "etc" / "shared", here / "home" / "bin")
+
             ),
             (
                 '[engine.gpu]\nkind = "local"',

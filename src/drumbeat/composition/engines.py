@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
@@ -94,12 +95,13 @@ class NamedEngine:
 
     @property
     def subject(self) -> str:
+    folder: Path = Path()  #: that of the file, where relative paths begin
         return f"engine {self.name} (kind {self.kind.name})"
 
     @property
     def settings(self) -> Any:
         """The engine's settings, checked, as the settings class of its kind. Raises InvalidSettings, MissingExtra."""
-        return read_settings(self.kind.settings_class, self.table, self.subject)
+        return read_settings(self.kind.settings_class, self.table, self.subject, self.folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +235,8 @@ class Engines:
     @cached_property
     def _named(self) -> Mapping[str, NamedEngine]:
         usual = {name: NamedEngine(name=name, kind=KINDS[name]) for name in _WITHOUT_NAMING}
-        named = {**usual, **{name: _engine(name, table) for name, table in self._tables.items()}}
+        folders = self._base.settings.engine_folders
+        named = {**usual, **{name: _engine(name, table, folders.get(name, Path())) for name, table in self._tables.items()}}
         return {name: engine for name, engine in named.items() if name not in self.refused}
 
     @property
@@ -376,6 +379,6 @@ def _kind_problem(name: str, kind: str) -> str | None:
     return None
 
 
-def _engine(name: str, table: Mapping[str, Any]) -> NamedEngine:
+def _engine(name: str, table: Mapping[str, Any], folder: Path) -> NamedEngine:
     settings = {key: value for key, value in table.items() if key != "kind"}
-    return NamedEngine(name=name, kind=KINDS[table["kind"]], table=settings, source="settings")
+    return NamedEngine(name=name, kind=KINDS[table["kind"]], table=settings, source="settings", folder=folder)

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.store.interface import Store
+from drumbeat.user_path import user_path
 
 if TYPE_CHECKING:
     from drumbeat.store.sql.own_transaction import OwnTransactions
@@ -120,7 +121,7 @@ def _open_snowflake(parts: SplitResult, create: bool, check_version: bool) -> St
     place = re.fullmatch(r"/([A-Za-z_][\w$]*)(?:/([A-Za-z_][\w$]*))?/?", parts.path)
     if not parts.hostname or not parts.username or place is None:
         raise InvalidSettings("expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME in the store's URL")
-    signing: _Readers = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": str}
+    signing: _Readers = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": _file}
     address: _Readers = {"host": str, "port": _count, "protocol": str}
     readers: _Readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
     options = _options(parts, {**readers, **signing, **address})
@@ -191,6 +192,10 @@ def _count(text: str) -> int:
     if (count := int(text)) <= 0:
         raise ValueError(text)
     return count
+
+
+def _file(text: str) -> str:
+    return str(user_path(text, "expected the path of a file in the store's URL"))
 
 
 def _prefix(text: str) -> str:
