@@ -19,6 +19,7 @@ from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract import Controllers, PoolListContract, ProcessContract, SurvivorContract
+from drumbeat.spawn.inherited import withheld_names
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
 from drumbeat.spawn.local_settings import LocalSettings
@@ -148,6 +149,20 @@ class TestStart:
 
         assert environment["MINE"] == "17"
         assert not environment.keys() & {TOKEN_VARIABLE, READ_TOKEN_VARIABLE}
+
+    async def test_credentials_of_engines_are_inherited_only_if_the_settings_name_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("RUNPOD_API_KEY", "RAY_AUTH_TOKEN", "MINE"):
+            monkeypatch.setenv(name, "17")
+        names = {"RUNPOD_API_KEY", "RAY_AUTH_TOKEN", "UNSET"}
+        settings = LocalSettings(variables=("RAY_AUTH_TOKEN",))
+        async with LocalSpawner(tmp_path, {}, command=python(WORKER), settings=settings, credentials=names) as spawner:
+            environment = process_of((await spawner.spawn(local_order(command=()))).ref).environ()
+
+        assert (environment["MINE"], environment["RAY_AUTH_TOKEN"]) == ("17", "17")
+        assert "RUNPOD_API_KEY" not in environment
+        assert withheld_names(environment) == {"RUNPOD_API_KEY"}
 
     async def test_what_it_prints_is_kept_and_a_second_start_appends(self, spawner: LocalSpawner) -> None:
         program = "import os, sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr)"
