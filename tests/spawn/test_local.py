@@ -1,6 +1,7 @@
 """The local spawner keeps the contract, and what is particular to processes of this machine."""
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,14 +16,16 @@ import psutil
 import pytest
 
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnFailed
+from drumbeat.core.errors import InvalidInput, SpawnAmbiguous, SpawnCause, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+from drumbeat.spawn import state_dir
 from drumbeat.spawn.contract import Controllers, PoolListContract, ProcessContract, SurvivorContract
 from drumbeat.spawn.inherited import withheld_names
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
 from drumbeat.spawn.local_settings import LocalSettings
+from drumbeat.spawn.private import private_append
 from drumbeat.web.settings import READ_TOKEN_VARIABLE, TOKEN_VARIABLE
 from spawn.programs import (
     CONTROLLER,
@@ -114,6 +117,29 @@ class TestSlots:
             other = await spawner.spawn(local_order("other"))
 
         assert (first.ref, other.worker_id) == (again.ref, "other")
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Hold a lock as another process does."""
+    with private_append(lock) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class TestLocks:
+    @pytest.mark.parametrize(
+        ("lock", "error"), [(f"locks/{P}/{W}.lock", SpawnAmbiguous), ("slots.lock", SpawnFailed)], ids=["worker", "slots"]
+    )
+    async def test_a_worker_that_another_process_may_be_starting_is_not_said_to_have_failed(
+        self, tmp_path: Path, lock: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(state_dir, "_LOCKED_FOR_SECONDS", 0.05)
+        async with LocalSpawner(tmp_path, {}, settings=LocalSettings(slots=2)) as spawner:
+            with held(tmp_path / lock), pytest.raises(error, match="another process holds it"):
+                await spawner.spawn(local_order())
+
+            assert await spawner.list(P) == []
 
 
 class TestStart:

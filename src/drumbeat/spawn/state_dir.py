@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from drumbeat.core.errors import InvalidInput, SpawnFailed
+from drumbeat.core.errors import InvalidInput, SpawnAmbiguous, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.damaged import DamagedFile, delete, delete_if_possible, read_record
@@ -78,13 +78,14 @@ class StateDir:
 
     @contextmanager
     def starting(self, name: Name) -> Iterator[int]:
-        """Lock a worker while it is started. Raises SpawnFailed if another process still has the lock after 10 s.
+        """Lock a worker while it is started. Raises SpawnAmbiguous if another process still has the lock after 10 s: that
+        process may be starting the worker.
 
         Yields the lock's file descriptor: a process that inherits it has the lock too, until it closes the descriptor.
         """
         path = self._file("locks", name, ".lock")
         with _opened(path) as lock:
-            _acquire(lock, path)
+            _acquire(lock, path, SpawnAmbiguous)
             yield lock.fileno()
 
     @contextmanager
@@ -93,7 +94,7 @@ class StateDir:
         the lock after 10 s."""
         path = self._path / "slots.lock"
         with _opened(path) as lock:
-            _acquire(lock, path)
+            _acquire(lock, path, SpawnFailed)
             yield
 
     def note_ref(self, name: Name, ref: str | None) -> None:
@@ -226,8 +227,9 @@ def _opened(path: Path) -> IO[bytes]:
         raise SpawnFailed(f"expected a state folder that can be written, got: {exc}; choose another folder") from exc
 
 
-def _acquire(lock: IO[bytes], path: Path) -> None:
-    """Lock the file, waiting for up to 10 s. Closing it, or the end of the process, releases the lock."""
+def _acquire(lock: IO[bytes], path: Path, error: type[SpawnError]) -> None:
+    """Lock the file, waiting for up to 10 s, then raise ``error``. Closing the file, or the end of the process, releases the
+    lock."""
     deadline = time.monotonic() + _LOCKED_FOR_SECONDS
     while True:
         try:
@@ -235,7 +237,7 @@ def _acquire(lock: IO[bytes], path: Path) -> None:
             return
         except BlockingIOError as exc:
             if time.monotonic() > deadline:
-                raise SpawnFailed(
+                raise error(
                     f"expected the lock {path} to be free within {_LOCKED_FOR_SECONDS:.0f} s, but another process "
                     f"holds it; find that process with: fuser {path}"
                 ) from exc

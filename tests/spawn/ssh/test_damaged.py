@@ -5,20 +5,24 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drumbeat.core.clock import SystemClock
+from drumbeat.core.errors import SpawnAmbiguous, SpawnFailed, Unanswered
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn import names
 from drumbeat.spawn.contract.programs import WORKER
 from drumbeat.spawn.interface import InstanceState, Order
-from drumbeat.spawn.ssh import SshSpawner, agent, agent_records, session
+from drumbeat.spawn.ssh import SshHost, SshSettings, SshSpawner, agent, agent_records, session
 from drumbeat.spawn.ssh.agent import Agent
-from drumbeat.spawn.ssh.agent_host import Lock, is_running
+from drumbeat.spawn.ssh.agent_host import Lock, Trouble, is_running
+from drumbeat.spawn.ssh.hosts import ConnectedHost
+from drumbeat.spawn.ssh.session import AgentRefused
 from servers.openssh import OpenSshServer
 from spawn.programs import eventually
 from spawn.ssh.conftest import settings_at
@@ -230,6 +234,55 @@ def test_an_old_file_in_the_place_of_a_draft_is_swept(host: Agent, tmp_path: Pat
     host.hello()
 
     assert [*(tmp_path / "s" / "workers").iterdir()] == []
+
+
+@pytest.mark.parametrize(("kind", "command"), [("start", ["/nowhere"]), ("unstarted", ["true"])])
+def test_a_start_that_certainly_failed_says_so(host: Agent, tmp_path: Path, kind: str, command: list[str]) -> None:
+    if kind == "unstarted":
+        (tmp_path / "s" / "workers" / ".1").write_text("in the way of the draft")
+    request = {"key": "a", "pool": P, "worker": "w", "run": "1", "slots": 9, "environment": {}, "command": command}
+
+    with pytest.raises(Trouble) as refused:
+        host.do_spawn(request)
+
+    assert refused.value.kind == kind
+    assert host.do_list({})["instances"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("start", SpawnFailed), ("unstarted", SpawnFailed), ("busy", SpawnAmbiguous), ("failed", SpawnAmbiguous)],
+)
+async def test_a_worker_that_another_agent_may_be_starting_is_not_said_to_have_failed(
+    kind: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(self: ConnectedHost, request: Mapping[str, Any], *, at_once: bool = False) -> Mapping[str, Any]:
+        if request["do"] == "spawn":
+            raise AgentRefused(kind, "host a: no")
+        return {"instances": [], "taken": 0, "damaged": [], "time": SystemClock().now().timestamp()}
+
+    monkeypatch.setattr(ConnectedHost, "ask", ask)
+    async with SshSpawner(SshSettings(hosts=[SshHost(name="a")]), {}, "s") as spawner:
+        with pytest.raises(error, match="host a: no"):
+            await spawner.spawn(Order(pool_id=P, worker_id=WorkerId("w"), slot=0, group_count=1))
+
+
+async def test_a_host_that_cannot_list_its_workers_is_silent_and_hides_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = {"key": "k", "pool": P, "worker": "w", "run": "1", "pid": 7, "code": None, "time": 0.0, "state": "running"}
+
+    async def ask(self: ConnectedHost, request: Mapping[str, Any], *, at_once: bool = False) -> Mapping[str, Any]:
+        if self.settings.name == "b":
+            raise AgentRefused("failed", "host b: Too many open files")
+        return {"instances": [started], "taken": 1, "damaged": [], "time": SystemClock().now().timestamp()}
+
+    monkeypatch.setattr(ConnectedHost, "ask", ask)
+    async with SshSpawner(SshSettings(hosts=[SshHost(name="a"), SshHost(name="b")]), {}, "s") as spawner:
+        found = await spawner.list_reachable(P)
+
+        assert [one.worker_id for one in found.instances] == ["w"]
+        assert [(place.name, place.is_down) for place in found.silent] == [("b", False)]
+        with pytest.raises(Unanswered, match="host b: Too many open files; its workers cannot be listed"):
+            await spawner.list(P)
 
 
 def test_the_agent_knows_the_names_of_a_workers_variables() -> None:

@@ -136,6 +136,12 @@ def failure(exc: Exception) -> Answer:
     return {"trouble": exc.kind if isinstance(exc, Trouble) else "failed", "message": str(exc) or type(exc).__name__}
 
 
+def not_started(exc: Exception) -> Trouble:
+    """Return the error of a start that certainly started nothing; its kind says so."""
+    kind = exc.kind if isinstance(exc, Trouble) and exc.kind in ("full", "start") else "unstarted"
+    return Trouble(kind, str(exc) or type(exc).__name__)
+
+
 class Agent:
     """Starts, lists and ends the workers of one store on this host."""
 
@@ -192,15 +198,15 @@ class Agent:
                 if os.path.lexists(self._run(key)):
                     self._end(key, "")  # processes that an ended run has left behind
                 self._reserve(request)
-            except BaseException:
+            except Exception as exc:
                 self._remove_lock(key)
-                raise
+                raise not_started(exc) from exc
             try:
                 self._start(request, lock)
-            except BaseException:
+            except Exception as exc:
                 self._end(key, request["run"])
                 self._remove(key)
-                raise
+                raise not_started(exc) from exc
             return {"instance": self._state(key)}
 
     def do_drain(self, request: Answer) -> Answer:

@@ -110,8 +110,12 @@ class ConnectedHost:
             self._sent[name] = earlier
 
     async def look(self) -> HostView:
-        """Read which workers of this store are on the host, and how many slots are taken there. Raises Unanswered."""
-        answer = await self.ask({"do": "list"})
+        """Read which workers of this store are on the host, and how many slots are taken there. Raises Unanswered, also if the
+        agent cannot list them: this host must not keep the workers of other hosts from being listed."""
+        try:
+            answer = await self.ask({"do": "list"})
+        except AgentRefused as exc:
+            raise Unanswered(f"{exc}; its workers cannot be listed", cause=SpawnCause.BAD_REQUEST) from exc
         self._note_clock(answer["time"])
         instances = [self.instance(each) for each in answer["instances"]]
         self._seen = {(one.pool_id, one.worker_id) for one in instances}
