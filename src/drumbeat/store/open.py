@@ -13,7 +13,6 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.store_url import PASSWORD_VARIABLE
 from drumbeat.store.interface import Store
-from drumbeat.user_path import user_path
 
 if TYPE_CHECKING:
     from drumbeat.store.sql.own_transaction import OwnTransactions
@@ -195,7 +194,12 @@ def _count(text: str) -> int:
 
 
 def _file(text: str) -> str:
-    return str(user_path(text, "expected the path of a file in the store's URL"))
+    try:
+        return str(Path(text).expanduser())
+    except RuntimeError as exc:
+        raise InvalidSettings(
+            f"expected the path of a file in the store's URL, got {text}: {exc}; write the whole path"
+        ) from exc
 
 
 def _prefix(text: str) -> str:

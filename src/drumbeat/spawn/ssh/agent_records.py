@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumbeat.spawn.ssh.agent_host import TAG, Lock, all_processes, environment_of, find_family, here, is_running
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 POOL, WORKER = "DRUMBEAT_POOL_ID", "DRUMBEAT_WORKER_ID"  #: environment variables of each worker, as in drumbeat.spawn.names
 _NUMBER = (int, float)
-_FIELDS = {
+_FIELDS: dict[str, dict[str, Any]] = {
     "record": {"pool": str, "worker": str, "run": str, "time": _NUMBER},
     "process": {"pid": int, "start": str, "supervisor": int, "supervisor_start": str, "boot": str},
     "exit": {"code": int, "time": _NUMBER},
