@@ -1,5 +1,6 @@
 """Engines: how they are named in files, what is wrong with a file, and what is refused."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from drumbeat.composition.engine_settings import read_settings
-from drumbeat.composition.engines import KINDS, check_store_url
+from drumbeat.composition.engines import KINDS, EngineKind, check_store_url
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.engine import covers, engine_names
@@ -20,6 +21,8 @@ from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.settings import ENGINES_VARIABLE, Settings, load_settings
 from drumbeat.spawn.group import EngineGroup
+from drumbeat.spawn.inherited import credentials_of
+from drumbeat.spawn.interface import Order
 from drumbeat.spawn.local import LocalSpawner
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.memory import MemoryStore
@@ -44,6 +47,13 @@ def plane_on(store: str, **engines: Mapping[str, Any]) -> ControlPlane:
     networked = name in ("postgresql", "redis", "snowflake")
     rows.traits = StoreTraits(name=name, shared=name != "memory", networked=networked)
     return ControlPlane(Settings(store=store, state_dir=Path("state"), engines=engines), rows, clock)
+
+
+def environment_of(spawner: Any) -> Mapping[str, str]:
+    """The environment that a spawner for this machine gives to a worker."""
+    order = Order(pool_id=PoolId("p"), worker_id=WorkerId("w"), slot=0, group_count=1)
+    found: Mapping[str, str] = spawner._environment_of(order, (order.pool_id, order.worker_id))
+    return found
 
 
 def write(name: str, text: str) -> Path:
@@ -81,6 +91,32 @@ class TestFiles:
         write("other.toml", '[engines.two]\nkind = "local"\n')
 
         assert list(load_settings({ENGINES_VARIABLE: "other.toml"}).engines) == ["two"]
+
+    def test_paths_begin_in_the_folder_of_their_file_or_in_the_home_folder(
+        self, here: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOME", str(here / "home"))
+        for name in ("etc/key.p8", "etc/hosts", "home/key", "home/tls/ca.pem", "etc/kube.yaml"):
+            (here / name).parent.mkdir(parents=True, exist_ok=True)
+            (here / name).touch()
+        snowflake = 'account = "a"\ndatabase = "d"\nschema = "s"\ncompute_pool = "c"\nimage = "/i"\nuser = "u"\n'
+        write(
+            "etc/engines.toml",
+            f'[engines.cloud]\nkind = "spcs"\n{snowflake}private_key_file = "key.p8"\n'
+            '[engines.far]\nkind = "ssh"\nkey_file = "~/key"\nknown_hosts = "hosts"\n[[engines.far.hosts]]\nname = "a"\n'
+            '[engines.box]\nkind = "docker"\nimage = "i"\ntls_folder = "~/tls"\n'
+            '[engines.k8s]\nkind = "kubernetes"\nimage = "i"\nkubeconfig = "../etc/kube.yaml"\n'
+            '[engines.hpc]\nkind = "slurm"\nfolder = "shared"\nprograms = "~/bin"\n',
+        )
+        settings = load_settings({ENGINES_VARIABLE: "etc/engines.toml"})
+        monkeypatch.chdir("/")
+        named = ControlPlane(settings, MemoryStore(ManualClock()), ManualClock()).engines
+        cloud, far, box, k8s, hpc = (named.get(name).settings for name in ("cloud", "far", "box", "k8s", "hpc"))
+
+        assert (cloud.private_key_file, far.known_hosts) == (here / "etc" / "key.p8", here / "etc" / "hosts")
+        assert (far.key_file, box.tls_folder) == (here / "home" / "key", here / "home" / "tls")
+        assert k8s.kubeconfig.resolve() == here / "etc" / "kube.yaml"
+        assert (hpc.folder, hpc.programs) == (here / "etc" / "shared", here / "home" / "bin")
 
     def test_without_files_there_are_none(self) -> None:
         assert load_settings({}).engines == {}
@@ -507,6 +543,41 @@ class TestUse:
         assert (environment["DRUMBEAT_TARGET_PASSWORD"], environment["DRUMBEAT_KEY"]) == ("pw", "key")
         assert environment["DRUMBEAT_STORE"] == "postgresql://db/x"
         assert "DRUMBEAT_TARGET_PASSWORD" not in vars(plane.spawner("runpod"))["_environment"]
+
+    def test_workers_on_this_machine_do_not_get_the_credentials_of_engines(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sign_in = {"kind": "spcs", "password_variable": "SNOWFLAKE_PASSWORD", "key_variable": "SPCS_KEY"}
+        plane = plane_on("sqlite:///x.db", cloud=sign_in, rays={"kind": "ray"}, own={"kind": "ray", "token_variable": "OWN"})
+        for name in ("RUNPOD_API_KEY", "SNOWFLAKE_PASSWORD", "SPCS_KEY", "RAY_AUTH_TOKEN", "OWN", "OTHER"):
+            monkeypatch.setenv(name, "x")
+
+        found = environment_of(plane.local_spawner())
+        assert found["OTHER"] == "x"
+        assert found.keys().isdisjoint({"RUNPOD_API_KEY", "SNOWFLAKE_PASSWORD", "SPCS_KEY", "RAY_AUTH_TOKEN", "OWN"})
+        bench = environment_of(plane._bench_spawner("local"))
+        assert bench["SNOWFLAKE_PASSWORD"] == "x", "the workers of a benchmark sign in at the Snowflake under test"
+        assert "SPCS_KEY" not in bench
+
+    def test_a_worker_without_the_credentials_of_an_engine_does_not_check_its_pools(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plane = plane_on("sqlite:///x.db", rays={"kind": "ray"})
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "x")
+        assert plane.engines.knows("local,rays")
+
+        for name, value in environment_of(plane.local_spawner()).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("RAY_AUTH_TOKEN")
+        assert not plane.engines.knows("local,rays")
+        assert plane.engines.knows("local")
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "y")
+        assert plane.engines.knows("local,rays")
+
+    @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: str(kind.name))
+    def test_the_usual_variables_of_a_kind_are_known_as_credentials(self, kind: EngineKind) -> None:
+        fields = dataclasses.fields(kind.settings_class)
+        usual = {each.default for each in fields if each.name.endswith("_variable") and each.default}
+
+        assert credentials_of(kind.name, {}) == usual | {*kind.variables}
 
     @pytest.mark.parametrize("store", ["redis://db/0", "snowflake://me@account/db/s"])
     async def test_the_password_of_the_store_goes_to_workers_elsewhere(self, store: str) -> None:

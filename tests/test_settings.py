@@ -54,6 +54,7 @@ def test_the_nearest_counts(here: Path, given: str | None, environment: str | No
 def test_the_state_folder_is_made_absolute(here: Path) -> None:
     assert load_settings({STATE_DIR_VARIABLE: "somewhere"}).state_dir == here / "somewhere"
     assert load_settings({STATE_DIR_VARIABLE: "/else"}).state_dir == Path("/else")
+    assert load_settings({STATE_DIR_VARIABLE: "~/state"}).state_dir == Path("~/state").expanduser()
 
 
 def test_a_file_may_set_everything(here: Path) -> None:

@@ -11,7 +11,7 @@ from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import short_repr
 from drumbeat.core.pool_settings import NO_POOL_SETTINGS, PoolSettings, read_pool_settings
 from drumbeat.core.retention import Retention, read_retention, write_retention
-from drumbeat.core.store_url import PASSWORD_VARIABLE, has_secret, reads_password
+from drumbeat.core.store_url import PASSWORD_VARIABLE, POSTGRES_VARIABLES, has_secret, is_postgres, reads_password
 from drumbeat.user_path import user_path
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
@@ -51,6 +51,9 @@ class Settings:
     engines: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict, hash=False
     )  #: by name: the engine's table, unchecked
+    engine_folders: Mapping[str, Path] = field(
+        default_factory=dict, hash=False, compare=False
+    )  #: by name: the folder of the file with the engine's table; relative paths in the table begin there
     language_model: Mapping[str, Any] = field(
         default_factory=dict, hash=False
     )  #: the table of the language model that explains runs, unchecked; empty: there is none
@@ -75,6 +78,8 @@ class Settings:
         """Return the variables in ``environment`` that are settings and contain no secret. A process that starts in the same
         folder, but not from this shell, lacks them: it reads only the settings files."""
         chosen = {name: value for name, value in self.public_variables().items() if environment.get(name)}
+        if is_postgres(self.store):
+            chosen |= {name: environment[name] for name in POSTGRES_VARIABLES if environment.get(name)}
         named = environment.get(ENGINES_VARIABLE)
         return chosen | ({ENGINES_VARIABLE: str(_engines_path(named).absolute())} if named else {})
 
@@ -82,13 +87,15 @@ class Settings:
 def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **given: str | None) -> Settings:
     """Read the settings: arguments override the environment, which overrides the file. Raises InvalidSettings."""
     chosen = _from_file(file)
-    engines = _engines(chosen.pop(_ENGINES, {}), file, environment)
+    engines, engine_folders = _engines(chosen.pop(_ENGINES, {}), file, environment)
     language_model = _language_model(chosen.pop(_LANGUAGE_MODEL, {}), file, environment)
     pool = read_pool_settings(chosen.pop(_POOL, {}), str(file), environment)
     store_in_file = chosen.get("store")
     chosen |= {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
     chosen |= {name: value for name, value in given.items() if value is not None}
-    state_dir = Path(chosen.get("state_dir", ".drumbeat"))
+    state_dir = user_path(
+        chosen.get("state_dir", ".drumbeat"), f"expected the path of a folder in state_dir or {STATE_DIR_VARIABLE}"
+    )
     return Settings(
         store=absolute(chosen.get("store", DEFAULT_STORE)),
         store_password=environment.get(PASSWORD_VARIABLE) or None,
@@ -96,6 +103,7 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
         state_dir=state_dir.absolute(),
         retention=read_retention(chosen["retention"]) if "retention" in chosen else None,
         engines=engines,
+        engine_folders=engine_folders,
         language_model=language_model,
         pool=pool,
     )
@@ -138,18 +146,21 @@ def public_url(store: str) -> str | None:
     return None if has_secret(store) else store
 
 
-def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
-    """Return the engines of the settings file (``given``) and of engines.toml or the file that DRUMBEAT_ENGINES names."""
+def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> tuple[dict[str, Mapping[str, Any]], dict[str, Path]]:
+    """Return the engines of the settings file (``given``) and of engines.toml or the file that DRUMBEAT_ENGINES names, and the
+    folder of each engine's file."""
     named = environment.get(ENGINES_VARIABLE)
     other = _engines_path(named) if named else file.parent / ENGINES_FILE
     if named and not other.is_file():
         raise InvalidSettings(f"{_ENGINES_EXPECTED}, got {named}, which does not exist")
     engines = _checked_engines(given, file)
+    folders = dict.fromkeys(engines, file.absolute().parent)
     for name, table in _checked_engines(_engines_in(other), other).items():
         if name in engines:
             raise InvalidSettings(f"expected the engine {name!r} in one file, got it in {file} and in {other}; remove one")
         engines[name] = table
-    return engines
+        folders[name] = other.absolute().parent
+    return engines, folders
 
 
 def _engines_path(named: str) -> Path:

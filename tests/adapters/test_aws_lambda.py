@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from drumbeat.adapters.aws_lambda import handler
-from drumbeat.composition.plane import open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.clock import ManualClock
+from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.pool import PoolId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.pool.checker import Checker
+from drumbeat.runtime.beat import BeatReport
 from drumbeat.settings import load_settings
+from drumbeat.store.interface import PoolChange
 from drumbeat.triggers.webhook import SIGNATURE, TIMESTAMP, sign
 from triggers.given import SECRET
 
@@ -131,6 +134,28 @@ def test_a_webhook_waits_as_its_beat_needs(
 
     assert (answer["statusCode"], "papers" in json.loads(answer["body"])["beats"]) == (200, True)
     assert stays == waits
+
+
+def test_workers_of_an_engine_elsewhere_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Checker, "_beat", _nothing)
+    monkeypatch.setattr(ControlPlane, "spawner", lambda plane, engines: opened.append(engines))
+    Path("engines.toml").write_text('[engines.far]\nkind = "ssh"\n[[engines.far.hosts]]\nname = "a"\n')
+
+    async def prepare() -> None:
+        async with open_control_plane(load_settings({}), create=True) as plane:
+            await plane.pool("papers").create()
+            await plane.store.pools.change(PoolId("papers"), PoolChange(policy={ENGINE_IN_POLICY: "far"}))
+
+    asyncio.run(prepare())
+
+    assert handler({}, None)["beats"]["papers"]["ok"]
+    assert opened == []
+
+
+async def _nothing(*arguments: object, **more: object) -> BeatReport:
+    return BeatReport(led=True)
 
 
 def test_without_a_context_it_waits_for_ten_minutes(stays: list[tuple[str, float]]) -> None:

@@ -12,6 +12,7 @@ import pytest
 import drumbeat
 from cli.given import PATIENCE, Said, drumbeat as run, eventually, ran, started
 from drumbeat.cli.reload import source_files
+from drumbeat.core.errors import NotFound
 from drumbeat.core.job import JobStatus
 
 SHOP = """
@@ -118,6 +119,54 @@ def test_a_pools_name_still_works_and_what_is_ambiguous_is_said(
     )
     assert (plain.code, as_pool.code, as_tasks.code) == (0, 0, 0), plain.errors + as_pool.errors + as_tasks.errors
     assert [connection.pool(name).result(each) for name, each in zip(("shop_d", "other_d"), job_ids, strict=True)] == [3, 3]
+
+
+TWO_STORES = """
+import drumbeat
+
+@drumbeat.task
+def here(n: int) -> int:
+    return n
+
+@drumbeat.task(pool="far", store={url!r})
+def there(n: int) -> int:
+    return n
+
+here_too = here.with_options(store={url!r})
+"""
+
+
+def test_a_task_of_another_store_leaves_nothing_in_the_store_of_its_worker(
+    shop: Shop, connection: drumbeat.client.BlockingConnection
+) -> None:
+    elsewhere = f"sqlite:///{shop.folder}/elsewhere.db"
+    shop.write("shop_s", TWO_STORES.format(url=elsewhere))
+
+    mine = shop.run("work", "shop_s", "--drain")
+    theirs = shop.run("work", "shop_s", "--drain", "--store", elsewhere)
+
+    assert (mine.code, theirs.code) == (0, 0), mine.errors + theirs.errors
+    assert "working on pool default: shop_s.here\n" in mine.errors
+    assert "task shop_s.there has another store, so it is not run here; start a worker there too" in mine.errors
+    assert connection.pool("default").plan().handlers == {"shop_s.here": "shop_s:here"}
+    with pytest.raises(NotFound):
+        connection.pool("far").get()
+    with drumbeat.connect_blocking(elsewhere) as other:
+        assert other.pool("far").plan().handlers == {"shop_s.there": "shop_s:there"}
+        assert other.pool("default").plan().handlers == {"shop_s.here": "shop_s:here"}, "its handlers push to this store"
+
+
+def test_a_module_whose_tasks_all_have_another_store_is_refused(
+    shop: Shop, connection: drumbeat.client.BlockingConnection
+) -> None:
+    shop.write("shop_t", f"import drumbeat\n@drumbeat.task(store='sqlite:///{shop.folder}/elsewhere.db')\ndef f(): ...\n")
+
+    done = shop.run("work", "shop_t", "--drain")
+
+    assert done.code == 1
+    assert "every task of module 'shop_t' names another store: shop_t.f; start the worker with --store URL" in done.errors
+    with pytest.raises(NotFound):
+        connection.pool("default").get()
 
 
 def test_a_pool_with_recorded_handlers_is_worked_on_beside_a_file_of_its_name(

@@ -10,16 +10,18 @@ import msgspec
 import pytest
 
 from drumbeat.composition.plane import ControlPlane
+from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound, StoreUnavailable
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.pool.beats import beat_report
+from drumbeat.pool.checker import Checker
 from drumbeat.pool.decide import decide
 from drumbeat.pool.model import PoolView
 from drumbeat.runtime.beat import BeatReport, encode_action
 from drumbeat.settings import Settings
-from drumbeat.spawn.fake import AnswerLost, ListFails, ListOmits, SpawnFails
+from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails, ListOmits, SpawnFails
 from drumbeat.store.interface import PoolChange
 from pool.seen import LIMITS, POOL, name, seconds
 from pool.stage import Stage
@@ -261,6 +263,28 @@ async def test_whoever_must_stay_for_the_workers_stays_until_the_last_has_gone()
         await stage.clock.advance(seconds(1))
 
     assert staying.result() is True
+
+
+@pytest.mark.parametrize(("engines", "here", "waits"), [("local,far", "local", True), ("far", "", False)])
+async def test_workers_of_engines_elsewhere_are_not_stayed_for(engines: str, here: str, waits: bool) -> None:
+    stage = await Stage().open()
+    await stage.push(1)
+    await stage.checker.check(POOL)
+    await stage.store.pools.change(POOL, PoolChange(policy={ENGINE_IN_POLICY: engines}))
+    opened: list[str] = []
+
+    def open_spawner(names: str) -> FakeSpawner:
+        opened.append(names)
+        return stage.spawner
+
+    checker = Checker(stage.store, stage.clock, lambda: "me", open_spawner, here={engines: here}.__getitem__)
+    async with asyncio.TaskGroup() as group:
+        staying = group.create_task(checker.stay(POOL, seconds(10)))
+        await stage.clock.advance(seconds(1))
+        assert staying.done() is not waits
+        await stage.clock.advance(seconds(10))
+
+    assert (staying.result(), opened) == (not waits, [here] if waits else [])
 
 
 async def test_nobody_stays_longer_than_it_may() -> None:

@@ -333,6 +333,21 @@ async def test_a_refused_end_is_an_error(group: EngineGroup, first: FakeSpawner)
         await group.terminate(P, W)
 
 
+@pytest.mark.parametrize("refuses", [0, 1])
+async def test_an_engine_that_refuses_to_end_a_worker_keeps_no_other_from_ending_it(
+    group: EngineGroup, first: FakeSpawner, second: FakeSpawner, refuses: int
+) -> None:
+    engines = [first, second]
+    for engine in engines:
+        await engine.spawn(order())
+    engines[refuses].faults.append(TerminateRefused())
+
+    with pytest.raises(SpawnError):
+        await group.terminate(P, W)
+
+    assert [engine.running(P) for engine in engines] == [[W] if n == refuses else [] for n in range(2)]
+
+
 async def test_traits_promise_only_what_every_engine_keeps(clock: ManualClock) -> None:
     cheap = Priced(clock, "cheap", price_per_hour=1.0, settle=SECOND, usual_start=9 * SECOND, owns_all=True, asked_with="k")
     dear = Priced(clock, "dear", price_per_hour=3.0, unique_names=False, reports_exit_codes=False, billing_granule=60 * SECOND)

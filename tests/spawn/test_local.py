@@ -1,6 +1,7 @@
 """The local spawner keeps the contract, and what is particular to processes of this machine."""
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,14 +16,17 @@ import psutil
 import pytest
 
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnFailed
+from drumbeat.core.errors import InvalidInput, SpawnAmbiguous, SpawnCause, SpawnFailed
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId
 from drumbeat.pool.model import worker_name
+from drumbeat.spawn import state_dir
 from drumbeat.spawn.contract import Controllers, PoolListContract, ProcessContract, SurvivorContract
+from drumbeat.spawn.inherited import withheld_names
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
 from drumbeat.spawn.local_settings import LocalSettings
+from drumbeat.spawn.private import private_append
 from drumbeat.web.settings import READ_TOKEN_VARIABLE, TOKEN_VARIABLE
 from spawn.programs import (
     CONTROLLER,
@@ -116,6 +120,29 @@ class TestSlots:
         assert (first.ref, other.worker_id) == (again.ref, "other")
 
 
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Hold a lock as another process does."""
+    with private_append(lock) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class TestLocks:
+    @pytest.mark.parametrize(
+        ("lock", "error"), [(f"locks/{P}/{W}.lock", SpawnAmbiguous), ("slots.lock", SpawnFailed)], ids=["worker", "slots"]
+    )
+    async def test_a_worker_that_another_process_may_be_starting_is_not_said_to_have_failed(
+        self, tmp_path: Path, lock: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(state_dir, "_LOCKED_FOR_SECONDS", 0.05)
+        async with LocalSpawner(tmp_path, {}, settings=LocalSettings(slots=2)) as spawner:
+            with held(tmp_path / lock), pytest.raises(error, match="another process holds it"):
+                await spawner.spawn(local_order())
+
+            assert await spawner.list(P) == []
+
+
 class TestStart:
     async def test_the_usual_command_is_that_of_the_seed(self, spawner: LocalSpawner) -> None:
         await spawner.spawn(local_order(command=()))
@@ -149,6 +176,20 @@ class TestStart:
 
         assert environment["MINE"] == "17"
         assert not environment.keys() & {TOKEN_VARIABLE, READ_TOKEN_VARIABLE}
+
+    async def test_credentials_of_engines_are_inherited_only_if_the_settings_name_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("RUNPOD_API_KEY", "RAY_AUTH_TOKEN", "MINE"):
+            monkeypatch.setenv(name, "17")
+        names = {"RUNPOD_API_KEY", "RAY_AUTH_TOKEN", "UNSET"}
+        settings = LocalSettings(variables=("RAY_AUTH_TOKEN",))
+        async with LocalSpawner(tmp_path, {}, command=python(WORKER), settings=settings, credentials=names) as spawner:
+            environment = process_of((await spawner.spawn(local_order(command=()))).ref).environ()
+
+        assert (environment["MINE"], environment["RAY_AUTH_TOKEN"]) == ("17", "17")
+        assert "RUNPOD_API_KEY" not in environment
+        assert withheld_names(environment) == {"RUNPOD_API_KEY"}
 
     async def test_what_it_prints_is_kept_and_a_second_start_appends(self, spawner: LocalSpawner) -> None:
         program = "import os, sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr)"

@@ -12,6 +12,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from drumbeat.core.beat import NewBeat
 from drumbeat.core.errors import (
     InvalidInput,
     InvalidSettings,
@@ -504,6 +505,25 @@ async def test_a_pool_is_not_deleted_if_a_job_elsewhere_comes_to_need_it_during_
         await clean.pools.delete(made.pool_id)
 
     assert [job.payload for job in await clean.jobs.list(made.pool_id)] == [1]
+
+
+async def test_of_many_beats_those_with_actions_are_found_and_no_others_are_sent(store: Store) -> None:
+    pool = await store.pools.create(new_pool())
+    for n in range(450):
+        actions = [{"type": "Spawn"}] if n % 200 == 0 else []
+        await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view={"n": n}, actions=actions))
+    answers: list[Any] = []
+    database: Any = vars(store.beats)["_database"]
+    run = database.run
+
+    async def counted(*words: Any) -> Any:
+        answers.append(await run(*words))
+        return answers[-1]
+
+    database.run = counted
+    assert [beat.n for beat in await store.beats.deeds(pool.pool_id)] == [1, 201, 401]
+    assert [beat.n for beat in await store.beats.deeds(pool.pool_id, limit=2, among=400)] == [201, 401]
+    assert [len(answer) for answer in answers] == [3, 2]
 
 
 async def test_pools_of_awkward_names_do_not_meet(store: Store) -> None:

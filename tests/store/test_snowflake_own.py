@@ -315,6 +315,8 @@ async def test_password_key_pair_and_token_let_in_and_none_of_them_is_ever_shown
         await signed_in(f"{bare}&authenticator=oauth", SECRET),
         await signed_in(f"{bare}&private_key_file={file}", SECRET),
     ]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shown.append(await signed_in(f"{bare}&private_key_file=~/{file.name}", SECRET))
     with pytest.raises(InvalidSettings, match=f"refused the sign-in of {USER}") as refused:
         await signed_in(bare, f"not {SECRET}")
 

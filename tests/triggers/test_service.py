@@ -312,6 +312,67 @@ async def test_a_password_in_a_variable_is_not_lost_without_a_word(plane: Contro
         await ControlPlane(settings, plane.store, plane.clock).triggers().install()
 
 
+@pytest.mark.parametrize(
+    ("url", "installs"),
+    [
+        ("postgresql://me@db/app", False),
+        ("postgres://db/app", False),
+        ("postgresql://me@db/app?application_name=beat", False),
+        ("redis://db/0", True),
+        ("sqlite:///x.db", True),
+    ],
+)
+@pytest.mark.parametrize("in_file", [True, False])
+async def test_a_password_of_postgres_that_is_only_in_the_shell_is_not_lost(
+    plane: ControlPlane, url: str, installs: bool, in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PGPASSWORD", "hush")
+    (tmp_path / "drumbeat.toml").write_text(f'store = "{url}"' if in_file else "")
+    there = ControlPlane(load_settings({} if in_file else {"DRUMBEAT_STORE": url}), plane.store, plane.clock)
+
+    said = (
+        "the command crontab" if installs else r"PGPASSWORD, which cron does not have .* ~/.pgpass .* and unset PGPASSWORD; or "
+    )
+    with pytest.raises(DrumbeatError, match=said) as refused:
+        await there.triggers().install()
+    assert "hush" not in str(refused.value)
+
+    monkeypatch.delenv("PGPASSWORD")
+    with pytest.raises(DrumbeatError, match="the command crontab"):
+        await there.triggers().install()
+
+
+async def test_an_option_that_may_be_a_secret_is_no_password(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hush")
+    (tmp_path / "drumbeat.toml").write_text('store = "postgresql://me@db/app?sslkey=/key"')
+
+    with pytest.raises(InvalidSettings, match="PGPASSWORD, which cron does not have"):
+        await ControlPlane(load_settings({}), plane.store, plane.clock).triggers().install()
+
+
+async def test_a_url_with_its_own_password_needs_no_variable(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PGPASSWORD", "other")
+    (tmp_path / "drumbeat.toml").write_text('store = "postgresql://me:hush@db/app"')
+
+    with pytest.raises(DrumbeatError, match="the command crontab"):
+        await ControlPlane(load_settings({}), plane.store, plane.clock).triggers().install()
+
+
+def test_lines_have_the_variables_of_postgres_that_are_no_secrets() -> None:
+    shell = {"PGHOST": "db", "PGUSER": "me", "PGPASSFILE": "/home/me/pass", "PGPASSWORD": "hush", "PATH": "/bin"}
+
+    assert load_settings({"DRUMBEAT_STORE": "postgresql:///app"}).shell_variables(shell) == {
+        name: shell[name] for name in ("PGHOST", "PGUSER", "PGPASSFILE")
+    }
+    assert load_settings({"DRUMBEAT_STORE": "redis://db/0"}).shell_variables(shell) == {}
+
+
 async def test_lines_have_the_settings_of_the_shell_but_not_those_of_the_file(
     plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

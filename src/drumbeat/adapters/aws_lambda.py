@@ -24,8 +24,9 @@ def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
 
     The event is a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
 
-    Workers that the function starts end when the function ends, so after a check of job pools it waits for their workers, at
-    most until its time limit. It does not wait for the workers of a fleet, which run until they are told to stop. If jobs
+    Workers that run in the function end when it ends, so after a check of job pools it waits for these workers, at most until
+    its time limit. It does not wait for workers of engines elsewhere, which go on without it, nor for the workers of a fleet,
+    which run until they are told to stop. If jobs
     take longer, let the function only mark workers lost (reap), and start the workers (check) from another machine.
     """
     return asyncio.run(_answer(event, context))
@@ -42,7 +43,7 @@ async def _answer(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
 
 
 async def _stay(plane: ControlPlane, pool_ids: Iterable[str], time_left: timedelta) -> None:
-    """Wait until no worker of these pools runs, at most for ``time_left``. Does not wait for the pools of fleets."""
+    """Wait until no worker of these pools runs in this function, at most for ``time_left``. Does not wait for fleets' pools."""
     deadline = plane.clock.elapsed() + time_left
     for pool_id in pool_ids:
         pool, left = await plane.store.pools.find(PoolId(pool_id)), deadline - plane.clock.elapsed()

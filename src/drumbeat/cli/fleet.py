@@ -194,9 +194,8 @@ def events(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the actions that the fleet's controller took in the last day, newest last."""
-    rows = with_control_plane(store, lambda plane: plane.fleet(pool).deeds())
-    latest = rows[-limit:]
+    """List the actions that the fleet's controller took in the last day (at most in its last 5000 beats), newest last."""
+    latest = with_control_plane(store, lambda plane: plane.fleet(pool).deeds(limit))
     if as_json:
         show_json([{"n": each.n, "at": each.at, "actions": each.actions} for each in latest])
     for each in () if as_json else latest:

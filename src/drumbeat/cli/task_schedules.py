@@ -34,24 +34,31 @@ async def record_task_schedules(plane: ControlPlane, module: str, tasks: Collect
         await _remove_undefined(plane, pool.pool_id, module, store)
 
 
+def names_other_store(task: Task[..., Any], url: str) -> bool:
+    """Whether a task names a store, and not that of this URL."""
+    return task.store is not None and not _is_store_of(task, store_name(url))
+
+
+def _is_store_of(task: Task[..., Any], name: str) -> bool:
+    """Whether a task names the store with this name, as ``store_name`` returns it."""
+    try:
+        return task.store is not None and store_name(task.store) == name
+    except (ValueError, InvalidSettings):  # the URL is not valid, as the first push says
+        return False
+
+
 class _WorkerStore:
     """Says which tasks of a module belong to the store of their worker."""
 
     def __init__(self, url: str, tasks: Iterable[Task[..., Any]]) -> None:
         self._name = store_name(url)
-        is_named = any(self._is_named_by(task) for task in tasks)
+        is_named = any(_is_store_of(task, self._name) for task in tasks)
         self._is_default = not is_named or self._name == store_name(load_settings(os.environ).store)
 
     def has(self, task: Task[..., Any]) -> bool:
         """Whether a task belongs to the worker's store. A task that names no store belongs to it if it is the store of the
         settings, or if no other task of the module names it."""
-        return self._is_default if task.store is None else self._is_named_by(task)
-
-    def _is_named_by(self, task: Task[..., Any]) -> bool:
-        try:
-            return task.store is not None and store_name(task.store) == self._name
-        except (ValueError, InvalidSettings):  # the URL is not valid; the first push reports that
-            return False
+        return self._is_default if task.store is None else _is_store_of(task, self._name)
 
 
 async def _remove_undefined(plane: ControlPlane, pool_id: PoolId, module: str, store: _WorkerStore) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from drumbeat.cli.task_schedules import record_task_schedules
+from drumbeat.cli.task_schedules import names_other_store, record_task_schedules
 from drumbeat.client import Mode, WorkPlan, record_handlers, remove_task_handlers
 from drumbeat.composition.plane import ControlPlane, WorkerSummary
 from drumbeat.composition.pool_workers import PoolWork, PoolWorkers
 from drumbeat.core.errors import InvalidInput, NotFound, StoreError
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, is_pool_name
-from drumbeat.tasks.discover import defines_tasks, is_module, is_undefined, meant_module, tasks_of
+from drumbeat.tasks.discover import defines_tasks, is_module, is_undefined, meant_module, tasks_in, tasks_of
 from drumbeat.tasks.task import Task, task_handlers
 
 WorkOnPool = Callable[
@@ -74,10 +74,26 @@ async def work_on_pool_or_tasks(
         raise NotFound(
             f"no pool {name!r}, and no module of that name in {Path.cwd()} or among the installed ones; {_what_to_do(name)}"
         )
-    by_pool = tasks_of(name)
+    by_pool = _tasks_of_store(plane, name)
     if not tasks and (is_pool or name in by_pool) and set(by_pool) != {name}:
         raise InvalidInput(_ambiguous(name, by_pool, is_pool=is_pool))
     return await _work_on_tasks(plane, name, by_pool, changes, worker_id, grace)
+
+
+def _tasks_of_store(plane: ControlPlane, module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
+    """Return the tasks of a module by pool, without those that name another store than this one. Prints which these are.
+
+    Raises InvalidInput if all tasks name another store."""
+    found = tasks_of(module, lambda task: not names_other_store(task, plane.settings.store))
+    elsewhere = [each for each in tasks_in(module) if names_other_store(each, plane.settings.store)]
+    if not found:
+        names = ", ".join(sorted({each.task_name for each in elsewhere}))
+        raise InvalidInput(f"every task of module {module!r} names another store: {names}; start the worker with --store URL")
+    own = {(each.pool, each.task_name) for tasks in found.values() for each in tasks}
+    for each in elsewhere:
+        if (each.pool, each.task_name) not in own and each.timing is None:  # of the others, record_task_schedules tells
+            print(f"task {each.task_name} has another store, so it is not run here; start a worker there too", file=sys.stderr)
+    return found
 
 
 def _ambiguous(name: str, pools: Collection[str], *, is_pool: bool) -> str:
@@ -100,8 +116,8 @@ async def _work_on_tasks(
     grace: timedelta | None,
 ) -> Sequence[WorkerSummary]:
     works = [await _pool_work(plane, pool, tasks, changes) for pool, tasks in by_pool.items()]
-    await record_task_schedules(plane, module, [task for tasks in by_pool.values() for task in tasks])
-    await _remove_undefined(plane, module, by_pool)
+    await record_task_schedules(plane, module, [task for tasks in tasks_of(module).values() for task in tasks])
+    await _remove_undefined(plane, module)
     for work in works:
         print(f"working on pool {work.pool}: {', '.join(work.handlers)}", file=sys.stderr)
     return await PoolWorkers(plane, worker_id, grace).run(works)
@@ -115,9 +131,9 @@ async def _pool_work(plane: ControlPlane, name: str, tasks: Sequence[Task[..., A
     return PoolWork(pool=name, plan=plan, handlers=task_handlers(tasks))
 
 
-async def _remove_undefined(plane: ControlPlane, module: str, by_pool: Mapping[str, Sequence[Task[..., Any]]]) -> None:
+async def _remove_undefined(plane: ControlPlane, module: str) -> None:
     """Remove from all pools the handlers of tasks that the module no longer has. Prints what was removed."""
-    tasks = [task for each in by_pool.values() for task in each]
+    tasks = tasks_in(module)
     for row in await plane.store.pools.list(PoolKind.JOBS):
         pool = plane.pool(row.pool_id)
         gone = await remove_task_handlers(pool, lambda handler: is_undefined(handler, module, tasks))

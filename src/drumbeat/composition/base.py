@@ -71,12 +71,16 @@ class ControlPlaneBase:
         """Return the environment variables by which a child process finds the same store and state folder."""
         return {**self.settings.for_children(), STATE_DIR_VARIABLE: str(self.settings.state_dir)}
 
-    def local_spawner(self, *, survive: bool = False, engine: "NamedEngine | None" = None) -> "LocalSpawner":
+    def local_spawner(
+        self, *, survive: bool = False, engine: "NamedEngine | None" = None, secrets: Mapping[str, str] | None = None
+    ) -> "LocalSpawner":
         """Return a spawner that starts workers on this machine, on the same store. Raises InvalidSettings.
 
         With ``survive``, the workers outlive this process. For an ``engine`` other than ``local``, the files of its
-        workers are in a separate folder."""
+        workers are in a separate folder. ``secrets``: variables that the workers get even if they are credentials of engines.
+        """
         from drumbeat.spawn.fork_client import SocketConnector
+        from drumbeat.spawn.inherited import engine_credentials
         from drumbeat.spawn.local import LocalSpawner
         from drumbeat.spawn.state_dir import folder_of
 
@@ -86,12 +90,13 @@ class ControlPlaneBase:
         path = state_dir if engine is None or engine.name == DEFAULT_ENGINE else state_dir / "engines" / engine.name
         return LocalSpawner(
             folder_of(path, store_name(self.settings.store)),
-            self.worker_environment,
+            {**self.worker_environment, **(secrets or {})},
             survive=survive,
             clock=self.clock,
             forks=self.forks or SocketConnector(state_dir.resolve()),
             name=DEFAULT_ENGINE if engine is None else engine.name,
             settings=None if engine is None else engine.settings,
+            credentials=engine_credentials(self.settings.engines),
         )
 
     @property

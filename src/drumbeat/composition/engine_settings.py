@@ -34,9 +34,12 @@ def read_fields(kind: type[Any], table: Mapping[str, Any], subject: str) -> dict
     return {name: _read(hints[name], value, f"{subject}{_EXPECTED}{name}{_TO_BE}") for name, value in table.items()}
 
 
-def read_settings(kind: type[Any], table: Mapping[str, Any], subject: str) -> Any:
-    """Read a table into a settings class. Raises InvalidSettings, also for a missing field."""
-    values = read_fields(kind, table, subject)
+def read_settings(kind: type[Any], table: Mapping[str, Any], subject: str, folder: Path = Path()) -> Any:
+    """Read a table into a settings class. Raises InvalidSettings, also for a missing field.
+
+    ``folder``: that of the file with the table, where relative paths in the table begin."""
+    read = read_fields(kind, table, subject)
+    values = {name: folder / value if isinstance(value, Path) else value for name, value in read.items()}
     try:
         return kind(**values)
     except TypeError as exc:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from drumbeat.core.errors import DrumbeatError, InvalidSettings
 from drumbeat.extras import import_part
 from drumbeat.runtime.store_id import StoreId, find_store_id
 from drumbeat.settings import Settings, public_url, store_name
+from drumbeat.spawn.inherited import credentials_of, withheld_names
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store
 
@@ -39,7 +41,9 @@ class EngineBase(Protocol):
     store: Store
     clock: Clock
 
-    def local_spawner(self, *, survive: bool = False, engine: "NamedEngine | None" = None) -> "LocalSpawner": ...
+    def local_spawner(
+        self, *, survive: bool = False, engine: "NamedEngine | None" = None, secrets: Mapping[str, str] | None = None
+    ) -> "LocalSpawner": ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +95,21 @@ class NamedEngine:
     kind: EngineKind
     table: Mapping[str, Any] = field(default_factory=dict)
     source: str = "always there"
+    folder: Path = Path()  #: that of the file, where relative paths begin
 
     @property
     def subject(self) -> str:
         return f"engine {self.name} (kind {self.kind.name})"
 
     @property
+    def credentials(self) -> frozenset[str]:
+        """The names of the environment variables with its credentials."""
+        return credentials_of(self.kind.name, self.table)
+
+    @property
     def settings(self) -> Any:
         """The engine's settings, checked, as the settings class of its kind. Raises InvalidSettings, MissingExtra."""
-        return read_settings(self.kind.settings_class, self.table, self.subject)
+        return read_settings(self.kind.settings_class, self.table, self.subject, self.folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +136,7 @@ def _scoped(spawner: str) -> "MakeSpawner":
 
 
 def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str], store: str) -> Spawner:
-    return base.local_spawner(survive=True, engine=engine)
+    return base.local_spawner(survive=True, engine=engine, secrets=environment)
 
 
 def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str], store: str) -> Spawner:
@@ -233,7 +243,8 @@ class Engines:
     @cached_property
     def _named(self) -> Mapping[str, NamedEngine]:
         usual = {name: NamedEngine(name=name, kind=KINDS[name]) for name in _WITHOUT_NAMING}
-        named = {**usual, **{name: _engine(name, table) for name, table in self._tables.items()}}
+        folders = self._base.settings.engine_folders
+        named = {**usual, **{name: _engine(name, table, folders.get(name, Path())) for name, table in self._tables.items()}}
         return {name: engine for name, engine in named.items() if name not in self.refused}
 
     @property
@@ -263,9 +274,14 @@ class Engines:
         return [self.get(name) for name in engine_names(engines)]
 
     def knows(self, engines: str) -> bool:
-        """Whether this process has the settings and environment variables of all these engines."""
-        found = [self._named.get(name) for name in engine_names(engines)]
-        return all(each is not None and all(map(os.environ.get, each.kind.variables)) for each in found)
+        """Whether this process has the settings and environment variables of all these engines.
+
+        A worker on this machine lacks the credentials that the process which started it has withheld."""
+        found, withheld = [self._named.get(name) for name in engine_names(engines)], withheld_names(os.environ)
+        return all(
+            each is not None and all(map(os.environ.get, each.kind.variables)) and withheld.isdisjoint(each.credentials)
+            for each in found
+        )
 
     def facts(self, engines: str) -> EngineFacts:
         """Return where these engines run workers and whether they cost money. Raises InvalidSettings for an unknown name."""
@@ -279,6 +295,11 @@ class Engines:
     def run_elsewhere(self, engines: str) -> bool:
         """Whether workers of one of these engines run on other machines. Raises InvalidSettings for an unknown name."""
         return any(each.kind.elsewhere for each in self.find(engines))
+
+    def on_this_machine(self, engines: str) -> str:
+        """Return those of several engines whose workers run on this machine, such as ``a,b``; empty if none of them does."""
+        known = {name: self._named[name] for name in engine_names(engines) if name in self._named}
+        return ",".join(name for name, engine in known.items() if not engine.kind.elsewhere)
 
     def check_reach(self, engines: str) -> None:
         """Raise InvalidSettings if workers of these engines run on other machines but cannot reach the store over a network."""
@@ -376,6 +397,6 @@ def _kind_problem(name: str, kind: str) -> str | None:
     return None
 
 
-def _engine(name: str, table: Mapping[str, Any]) -> NamedEngine:
+def _engine(name: str, table: Mapping[str, Any], folder: Path) -> NamedEngine:
     settings = {key: value for key, value in table.items() if key != "kind"}
-    return NamedEngine(name=name, kind=KINDS[table["kind"]], table=settings, source="settings")
+    return NamedEngine(name=name, kind=KINDS[table["kind"]], table=settings, source="settings", folder=folder)

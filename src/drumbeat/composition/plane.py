@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: with these a benchmark's workers sign in at a Snowflake under test
+_SNOWFLAKE_SECRETS = ("SNOWFLAKE_PASSWORD", "SNOWFLAKE_PRIVATE_KEY_PASSPHRASE")
+
 
 @asynccontextmanager
 async def open_control_plane(
@@ -100,7 +103,12 @@ class ControlPlane(ControlPlaneBase):
         from drumbeat.pool.checker import Checker
 
         watch = partial(self._watch_later, firing=later)
-        return Checker(self.store, self.clock, process_name, self.spawner, watch, self.tidy, lambda: self.plugins)
+        return Checker(
+            self.store, self.clock, process_name, self.spawner, watch, self.tidy, lambda: self.plugins, self._engines_here
+        )
+
+    def _engines_here(self, engines: str) -> str:
+        return engines if engines == DEFAULT_ENGINE else self.engines.on_this_machine(engines)
 
     async def _watch_later(self, pool_id: PoolId, firing: "Firing | None") -> None:
         from drumbeat.composition.due_jobs import start_watching
@@ -282,14 +290,14 @@ class ControlPlane(ControlPlaneBase):
 
     def _bench_spawner(self, engines: str) -> "Spawner | ScopedSpawner":
         """Return a spawner for the workers of a benchmark. They get the secrets for the database under test as environment
-        variables; workers of the engine ``local`` inherit those variables from this process."""
-        if engines == DEFAULT_ENGINE:
-            return self.local_spawner(survive=True)
+        variables; workers of the engine ``local`` also get those of Snowflake, even if an engine signs in with them."""
         from drumbeat.bench.driver.session import PASSWORD_VARIABLE
         from drumbeat.bench.targets.vault import KEY_VARIABLE
 
-        secrets = {name: os.environ[name] for name in (PASSWORD_VARIABLE, KEY_VARIABLE) if os.environ.get(name)}
-        return self.engines.open(engines, secrets)
+        is_local = engines == DEFAULT_ENGINE
+        names = (PASSWORD_VARIABLE, KEY_VARIABLE, *(_SNOWFLAKE_SECRETS if is_local else ()))
+        secrets = {name: os.environ[name] for name in names if os.environ.get(name)}
+        return self.local_spawner(survive=True, secrets=secrets) if is_local else self.engines.open(engines, secrets)
 
     def connections(self) -> "ConnectionService":
         """Return the service for saved connections to databases under test. Raises InvalidSettings (invalid DRUMBEAT_KEY)."""

@@ -4,6 +4,13 @@ import re
 
 PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _READ_PASSWORD = ("redis:", "rediss:", "snowflake:")  #: stores that take their password from PASSWORD_VARIABLE
+POSTGRES_PASSWORD_VARIABLE = "PGPASSWORD"  # noqa: S105  #: PostgreSQL's own variable for a password
+#: PostgreSQL's own variables, without secrets, which complete the URL of a store
+POSTGRES_VARIABLES = (
+    *("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSSLMODE", "PGSSLNEGOTIATION"),
+    *("PGSSLROOTCERT", "PGSSLCRL", "PGSSLCERT", "PGSSLKEY", "PGSSLMINPROTOCOLVERSION", "PGSSLMAXPROTOCOLVERSION"),
+    *("PGTARGETSESSIONATTRS", "PGKRBSRVNAME", "PGGSSLIB"),
+)
 _SECRET_OPTION = re.compile("passw|pwd|key|secret|token|credential", re.IGNORECASE)
 
 
@@ -17,6 +24,15 @@ def has_secret(url: str) -> bool:
 def reads_password(url: str) -> bool:
     """Return whether the store takes its password from PASSWORD_VARIABLE: Redis and Snowflake do, unless the URL has one."""
     return url.lower().startswith(_READ_PASSWORD) and not _has_password(url)
+
+
+def is_postgres(url: str) -> bool:
+    return url.lower().startswith(("postgres:", "postgresql:"))
+
+
+def reads_postgres_password(url: str) -> bool:
+    """Return whether the store takes its password from PGPASSWORD, if it is set: PostgreSQL does, unless the URL has one."""
+    return is_postgres(url) and not _has_password(url) and not re.search("(^|[?&])password=", url.partition("?")[2])
 
 
 def _has_password(url: str) -> bool:

@@ -22,7 +22,7 @@ from drumbeat.fleet.replay import EncodeAction, Replay, replay
 from drumbeat.fleet.settings import with_settings
 from drumbeat.runtime.recovery import check_provider
 from drumbeat.spawn.interface import Spawner
-from drumbeat.store.interface import Store, WorkerChange
+from drumbeat.store.interface import MOST_SEARCHED, Store, WorkerChange
 
 _PAGE = 50  #: number of beats read at once: a large fleet's beats need much memory
 _MAX_CHECKS = 20  #: maximum number of beats that only checked the pool and are skipped one by one
@@ -126,13 +126,13 @@ class FleetService:
             return await self._store.beats.last(self._pool_id, before=beat.at - _MICROSECOND, seen=seen)
         return found if found.view is not None or not seen else await self._before(found, seen=True)
 
-    async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
-        """Return the recent beats in which actions were taken, oldest first, without their views. Raises NotFound."""
+    async def deeds(self, limit: int, since: timedelta = timedelta(days=1)) -> Sequence[Beat]:
+        """Return the last ``limit`` of the recent beats in which actions were taken, oldest first, without their views. Of a
+        fleet that beats very often, only the last beats are searched (``MOST_SEARCHED``). Raises NotFound."""
         await self._store.pools.get(self._pool_id)
-        begin, beats, found = await self._store.now() - since, self._store.beats, list[Beat]()
-        while page := await beats.deeds(self._pool_id, since=begin, after=found[-1].n if found else 0):
-            found += page
-        return found
+        return await self._store.beats.deeds(
+            self._pool_id, since=await self._store.now() - since, limit=min(limit, MOST_SEARCHED)
+        )
 
     async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
         """Repeat the decisions of recent beats, with recorded or changed policies. Returns the differences. Raises NotFound."""

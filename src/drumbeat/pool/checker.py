@@ -35,11 +35,14 @@ class Checker:
         watch: Callable[[PoolId], Awaitable[object]] | None = None,
         after: Callable[[], Awaitable[object]] | None = None,
         plugins: Callable[[], PoolPlugins] = lambda: NO_PLUGINS,
+        here: Callable[[str], str] = lambda engines: engines,
     ) -> None:
         """``owner`` returns a unique name for each beat. ``open_spawner`` returns a spawner for an engine or several (``a,b``);
         its workers must keep running when the spawner is closed. ``watch`` starts a process that watches a pool for delayed
         jobs and keeps running when this process ends. ``after`` is called after each beat that held the pool's lease.
-        ``plugins`` returns the middleware and the storage of large values, for the jobs that schedules push."""
+        ``plugins`` returns the middleware and the storage of large values, for the jobs that schedules push. ``here`` returns
+        those of an engine or several whose workers run on this machine, or an empty text."""
+        self._here = here
         self._watch = watch
         self._store = store
         self._clock = clock
@@ -87,12 +90,16 @@ class Checker:
         return reports
 
     async def stay(self, pool_id: PoolId, within: timedelta | None = None) -> bool:
-        """Wait until no worker of a pool runs; return False if ``within`` passes first.
+        """Wait until no worker of a pool runs on this machine; return False if ``within`` passes first.
 
-        Needed where child processes are killed when their parent exits, such as in a container or a cloud function.
+        Needed where child processes are killed when their parent exits, such as in a container or a cloud function. Workers of
+        engines elsewhere go on without this process.
         """
         deadline = None if within is None else self._clock.elapsed() + within
-        async with self._spawner(await jobs_pool(self._store, pool_id)) as spawner:
+        engines = self._here(_engines_of(await jobs_pool(self._store, pool_id)))
+        if not engines:
+            return True
+        async with self._open_spawner(engines) as spawner:
             while any(one.state is not InstanceState.EXITED for one in await spawner.list(pool_id)):
                 if deadline is not None and self._clock.elapsed() >= deadline:
                     return False
@@ -142,8 +149,7 @@ class Checker:
         return SPARED in report.summary
 
     def _spawner(self, pool: PoolRow) -> AbstractAsyncContextManager[Spawner]:
-        """Return a spawner for the pool's engine; for a fleet's pool, in which it starts no workers, the local spawner."""
-        return self._open_spawner(DEFAULT_ENGINE if pool.is_scaled else pool.engine)
+        return self._open_spawner(_engines_of(pool))
 
     async def _beat(
         self,
@@ -172,6 +178,11 @@ class Checker:
             return pool
         PoolPolicy(max_workers=max_workers)  # raises InvalidSettings for an invalid number
         return await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))
+
+
+def _engines_of(pool: PoolRow) -> str:
+    """Return the pool's engine or engines; for a fleet's pool, in which a check starts no workers, the engine local."""
+    return DEFAULT_ENGINE if pool.is_scaled else pool.engine
 
 
 async def _reported(pool: PoolRow, beat: Awaitable[BeatReport]) -> BeatReport:

@@ -159,16 +159,16 @@ class EngineGroup:
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         """Ask the worker to finish and leave, at the engine that runs it."""
-        for member in await self._owners(pool_id, worker_id):
-            await member.drain(pool_id, worker_id)
+        owners = await self._owners(pool_id, worker_id)
+        await _each([member.drain(pool_id, worker_id) for member in owners])
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         """End the worker at the engine that runs it, or at every engine if none lists it.
 
         Raises Unanswered if the worker might run at an engine that does not answer.
         """
-        for member in await self._owners(pool_id, worker_id):
-            await member.terminate(pool_id, worker_id)
+        owners = await self._owners(pool_id, worker_id)
+        await _each([member.terminate(pool_id, worker_id) for member in owners])
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
         """Return the last lines of a worker's output, from the engine that has it. Raises NotFound, SpawnError."""
@@ -242,6 +242,13 @@ class EngineGroup:
 def _silent(found: Sequence[_Reached], row: Worker) -> list[_Silent]:
     """For each engine or host that does not answer and might run the worker, return the engine and the error."""
     return [(member, place.error) for member, reached in found for place in reached.may_hold(row)]
+
+
+async def _each(calls: Sequence[Awaitable[None]]) -> None:
+    """Make all calls, also after one that fails: it must not keep the others from being made. Raises the first error."""
+    failed = [error for error in await asyncio.gather(*calls, return_exceptions=True) if error is not None]
+    if failed:
+        raise failed[0]
 
 
 async def _answer(member: GroupMember, asked: Awaitable[T]) -> tuple[GroupMember, T | SpawnError]:

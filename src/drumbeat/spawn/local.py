@@ -21,7 +21,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.fork_client import ForkConnector, NoForkServer, SocketConnector, fork
 from drumbeat.spawn.fork_wire import Request, code_identity
-from drumbeat.spawn.inherited import inherited
+from drumbeat.spawn.inherited import inherited_by_worker
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.local_settings import LocalSettings
@@ -82,10 +82,13 @@ class LocalSpawner:
         forks: ForkConnector | None = None,
         name: str = "local",
         settings: LocalSettings | None = None,
+        credentials: Set[str] = frozenset(),
     ) -> None:
-        """``environment`` overrides inherited variables; ``command`` precedes worker arguments; ``name`` names the engine."""
+        """``environment`` overrides inherited variables; ``command`` precedes worker arguments; ``name`` names the engine.
+        ``credentials``: the variables of engines, which workers inherit only if ``settings.variables`` names them."""
         self._name = name
         self._settings = settings or LocalSettings()
+        self._withheld = credentials - {*self._settings.variables}
         self._state_dir = StateDir(state_dir)
         self._environment = dict(environment)
         self._command = tuple(command or WORKER_COMMAND)
@@ -272,7 +275,7 @@ class LocalSpawner:
             log.warning("failed to record in the state folder that worker %s of pool %s is process %s", *subject, exc_info=True)
 
     def _environment_of(self, order: Order, name: Name) -> dict[str, str]:
-        own, tagged = inherited(os.environ), tags(self._state_dir.scope, name)
+        own, tagged = inherited_by_worker(os.environ, self._withheld), tags(self._state_dir.scope, name)
         environment = {**own, **self._settings.environment, **self._environment, **order.environment, **tagged}
         environment.pop(LEASH_FD, None)
         if self._leash is not None:

@@ -1,6 +1,6 @@
 """Settings of an engine of the kind ``local``, which runs workers as processes of this machine."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drumbeat.core.errors import InvalidSettings
@@ -13,6 +13,7 @@ class LocalSettings:
     slots: int | None = None  #: most workers at once, of all pools of the store; none: no limit
     price_per_hour: float = 0.0  #: what a worker costs per hour, for spending limits
     environment: Mapping[str, str] = field(default_factory=dict)  #: variables set for the workers; no secrets
+    variables: Sequence[str] = ()  #: variables with credentials of engines that the workers get too, such as RUNPOD_API_KEY
 
     def __post_init__(self) -> None:
         if self.slots is not None and self.slots < 1:

@@ -130,12 +130,7 @@ def _open_snowflake(parts: SplitResult, create: bool, check_version: bool) -> St
     place = re.fullmatch(r"/([A-Za-z_][\w$]*)(?:/([A-Za-z_][\w$]*))?/?", parts.path)
     if not parts.hostname or not parts.username or place is None:
         raise InvalidSettings("expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME in the store's URL")
-    signing: _Readers = {
-        "warehouse": str,
-        "role": str,
-        "authenticator": str,
-        "private_key_file": lambda text: text and _file_path(text),
-    }
+    signing: _Readers = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": _file}
     address: _Readers = {"host": str, "port": _count, "protocol": str}
     readers: _Readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
     options = _options(parts, {**readers, **signing, **address})
@@ -207,6 +202,15 @@ def _count(text: str) -> int:
     if (count := int(text)) <= 0:
         raise ValueError(text)
     return count
+
+
+def _file(text: str) -> str:
+    try:
+        return str(Path(text).expanduser())
+    except RuntimeError as exc:
+        raise InvalidSettings(
+            f"expected the path of a file in the store's URL, got {text}: {exc}; write the whole path"
+        ) from exc
 
 
 def _prefix(text: str) -> str:

@@ -6,7 +6,7 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,26 @@ from drumbeat.tasks.task import CallableTask, Task
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def tasks_of(module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
+def tasks_of(
+    module: str, is_chosen: Callable[[Task[..., Any]], bool] = lambda task: True
+) -> Mapping[str, Sequence[Task[..., Any]]]:
     """Import a module and return its tasks by pool, with the tasks that it imports from other modules.
 
-    Raises InvalidInput if the module cannot be imported, has no task, or has two tasks with the same name.
+    Tasks for which ``is_chosen`` returns False are left out. Raises InvalidInput if the module cannot be imported, has no task,
+    or has two tasks with the same name.
     """
     found: dict[str, Task[..., Any]] = {}
     by_pool: dict[str, dict[str, Task[..., Any]]] = {}
     _import(module)
-    for each in _tasks_in(module):
+    for each in tasks_in(module):
         other = found.setdefault(each.task_name, each)
         if other.function is not each.function:
             raise InvalidInput(
                 f"module {module!r} has two tasks with the name {each.task_name!r}: {other.handler_name} and "
                 f"{each.handler_name}; give one of them another name: @task(name=…)"
             )
-        by_pool.setdefault(each.pool, {}).setdefault(each.task_name, each)
+        if is_chosen(each):
+            by_pool.setdefault(each.pool, {}).setdefault(each.task_name, each)
     if not found:
         raise InvalidInput(f"expected a module with tasks, got {module!r}, which has none; put @drumbeat.task above a function")
     return {pool: [*tasks.values()] for pool, tasks in by_pool.items()}
@@ -40,7 +44,7 @@ def tasks_of(module: str) -> Mapping[str, Sequence[Task[..., Any]]]:
 def defining_module(task: Task[..., Any], module: str) -> str:
     """Return the module that defines a task of the imported ``module`` at its top level: the module of the task's function or,
     if that module has no task of this name, ``module`` itself, which has made a task of another module's function."""
-    return task.module if any(each.task_name == task.task_name for each in _tasks_in(task.module)) else module
+    return task.module if any(each.task_name == task.task_name for each in tasks_in(task.module)) else module
 
 
 def periodic_tasks(module: str) -> dict[tuple[str, str], Task[..., Any]]:
@@ -48,7 +52,7 @@ def periodic_tasks(module: str) -> dict[tuple[str, str], Task[..., Any]]:
 
     A copy of a task made by ``with_options`` is left out if the module has the task itself, which would run twice otherwise.
     """
-    tasks = [task for task in _tasks_in(module) if task.timing is not None]
+    tasks = [task for task in tasks_in(module) if task.timing is not None]
     decorated = {task.task_name for task in tasks if isinstance(task, CallableTask)}
     return {
         (task.pool, task.task_name): task for task in tasks if isinstance(task, CallableTask) or task.task_name not in decorated
@@ -60,7 +64,8 @@ def file_of(module: str) -> str | None:
     return getattr(sys.modules.get(module), "__file__", None)
 
 
-def _tasks_in(module: str) -> list[Task[..., Any]]:
+def tasks_in(module: str) -> list[Task[..., Any]]:
+    """Return the tasks at the top level of an imported module; empty if it was not imported."""
     found = sys.modules.get(module)
     return [] if found is None else [each for each in vars(found).values() if isinstance(each, Task)]
 

@@ -15,7 +15,7 @@ import yaml
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
-from drumbeat.core.store_url import PASSWORD_VARIABLE
+from drumbeat.core.store_url import PASSWORD_VARIABLE, POSTGRES_PASSWORD_VARIABLE, reads_postgres_password
 from drumbeat.runtime.task_group import plain_task_group
 from drumbeat.store.interface import Store
 from drumbeat.triggers import crontab
@@ -230,6 +230,12 @@ def _password_problem(env: TriggerEnvironment, file: Path) -> str | None:
     if PASSWORD_VARIABLE in env.for_children:
         unset = f"unset DRUMBEAT_STORE and {PASSWORD_VARIABLE}, and try again"
         return f"the store's password is in {PASSWORD_VARIABLE}, which must not appear in a crontab; {advice}, {unset}"
+    if reads_postgres_password(env.for_children["DRUMBEAT_STORE"]) and env.variables.get(POSTGRES_PASSWORD_VARIABLE):
+        name = POSTGRES_PASSWORD_VARIABLE
+        return (
+            f"the store's password is in {name}, which cron does not have and which must not appear in a crontab; write the "
+            f"password into ~/.pgpass (chmod 600) and unset {name}; or {advice}, unset DRUMBEAT_STORE and {name}; and try again"
+        )
     if env.public_store is None and not env.store_in_file:
         return f"the store's URL contains a password, which must not appear in a crontab; {advice}, and try again"
     return None

@@ -67,6 +67,16 @@ def test_a_failed_connection_has_a_cause_and_one_line_of_advice(
     assert advice in line
 
 
+@pytest.mark.parametrize("answer", [(500, {"message": "layer store is locked"}), (403, {"message": "no"})])
+async def test_a_worker_whose_container_cannot_be_looked_up_is_not_said_to_have_failed(answer: Answer) -> None:
+    with fake_daemon({"GET /json": [answer]}) as daemon:
+        async with DockerSpawner(daemon.settings(), {}, "s") as spawner:
+            with pytest.raises(SpawnAmbiguous, match="worker ann of jobs was not started again, because it might"):
+                await spawner.spawn(AGAIN)
+
+    assert daemon.count("POST /create") == 0
+
+
 class TestNoDaemon:
     """A daemon that cannot be reached."""
 

@@ -47,6 +47,13 @@ def test_settings_that_cannot_work_are_refused(changed: dict[str, Any], says: st
         DockerSettings(**{"image": "worker:1", **changed})
 
 
+def test_a_folder_of_certificates_may_be_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "ca.pem").touch()
+
+    assert DockerSettings(image="worker:1", tls_folder=Path("~")).tls_folder == Path("~")
+
+
 @pytest.mark.parametrize(("gpus", "count"), [(0, 0), (2, 2), ("2", 2), ("all", -1)])
 def test_gpus_are_a_number_or_all(gpus: int | str, count: int) -> None:
     settings = read_settings(DockerSettings, {"image": "x", "gpus": gpus}, "engine box")

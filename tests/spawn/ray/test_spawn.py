@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import zipfile
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from drumbeat.core.errors import SpawnAmbiguous, SpawnCause, SpawnFailed
 from drumbeat.spawn.interface import InstanceState
 from drumbeat.spawn.ray import RayRuntimeEnv
+from drumbeat.spawn.ray.jobs import RayJob
 from spawn.ray.fake_ray import TOKEN, FakeRay, Fault
 from spawn.ray.rig import ANN, BOB, OTHER, POOL, SECRET, STORE, order_for, rigged, spawner_at
 from spawn.runpod.rig import LeapingClock
@@ -243,6 +245,27 @@ class TestFaults:
 
             assert refused.value.cause is SpawnCause.NO_CAPACITY
             assert len(ray.jobs) == 1
+
+    async def test_a_job_that_was_just_submitted_takes_one_slot_only(self) -> None:
+        async with rigged(slots=2) as (spawner, ray):
+            asked, first = 0, asyncio.Event()
+            jobs = spawner._jobs
+
+            async def slow_after_the_submission() -> Sequence[RayJob]:
+                nonlocal asked
+                asked += 1
+                if asked == 2:
+                    first.set()
+                    await asyncio.sleep(0.05)
+                return await jobs()
+
+            spawner._jobs = slow_after_the_submission  # type: ignore[method-assign]
+            async with asyncio.TaskGroup() as group:
+                group.create_task(spawner.spawn(order_for(ANN)))
+                await first.wait()
+                await spawner.spawn(order_for(BOB))
+
+            assert len(ray.jobs) == 2
 
     async def test_slots_hold_for_starts_at_the_same_time(self) -> None:
         async with rigged(slots=1) as (spawner, ray):

@@ -144,9 +144,19 @@ async def test_what_cannot_be_looked_up_is_not_created(blocked: str, cause: Spaw
         rig.simulator.faults.append(Answers(operation=blocked, status=401))
 
         with pytest.raises(SpawnFailed, match="worker ann") as caught:
-            await rig.spawner.spawn(order())
+            await rig.spawner.spawn(order(is_first=True))
 
         assert caught.value.cause is cause
+        assert rig.simulator.asked(CREATE) == []
+
+
+async def test_a_pod_that_another_process_may_have_created_is_not_said_to_have_failed() -> None:
+    async with rigged() as rig:
+        rig.simulator.faults.append(Answers(operation="listPods", status=401))
+
+        with pytest.raises(SpawnAmbiguous, match="worker ann: it might be running"):
+            await rig.spawner.spawn(order())
+
         assert rig.simulator.asked(CREATE) == []
 
 
@@ -216,7 +226,7 @@ async def test_the_account_runs_out_of_money_and_out_of_calls() -> None:
             await rig.spawner.spawn(order())
         rig.simulator.rate_limited_until = rig.clock.now() + timedelta(minutes=5)
         with pytest.raises(SpawnFailed) as limited:
-            await rig.spawner.spawn(order())
+            await rig.spawner.spawn(order(is_first=True))
 
         assert (broke.value.cause, limited.value.cause) == (SpawnCause.NO_MONEY, SpawnCause.RATE_LIMITED)
         assert limited.value.retry_after == timedelta(minutes=5)

@@ -40,14 +40,14 @@ class Job:
         (self.run / "submitted").write_text(submitted_script(self.script))
         (self.run / "env").write_bytes(environment_file({**(environment or {}), TAG: self.tag}))
 
-    def start(self, job_id: int = 5) -> subprocess.Popen[bytes]:
+    def start(self, job_id: int = 5, **variables: str) -> subprocess.Popen[bytes]:
         with (self.run / "slurm.log").open("ab") as log:
             process = subprocess.Popen(
                 ["/bin/sh", self.run / "submitted"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": str(job_id)},
+                env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": str(job_id), **variables},
                 start_new_session=True,
             )
         self.processes.append(process)
@@ -78,6 +78,18 @@ def job(tmp_path: Path) -> Iterator[Job]:
         process.wait()
     for left in programs.processes_named(job.mark):
         left.kill()
+
+
+def test_program_and_folder_in_the_home_folder_are_found_there(job: Job, tmp_path: Path) -> None:
+    home = tmp_path / "home of ann"
+    (home / "my work").mkdir(parents=True)
+    (home / "my sh").symlink_to("/bin/sh")
+    job.script.write_text(worker_script(job.run, job.tag, ("~/my sh", "-c", 'pwd; echo "$1"', "sh", "~/x"), "~/my work", ()))
+    (job.run / "submitted").write_text(submitted_script(job.script))
+    (job.run / "env").write_bytes(environment_file({TAG: job.tag, "HOME": str(home)}))
+
+    assert job.start(HOME=str(home)).wait() == 0
+    assert job.read("log").splitlines() == [str(home / "my work"), "~/x"]
 
 
 @pytest.mark.parametrize("code", [0, 3, 99, 127])

@@ -258,7 +258,7 @@ def connect_to(settings: DockerSettings) -> Any:
     if settings.base_url:
         environment["DOCKER_HOST"] = settings.base_url
     if settings.tls_folder is not None:
-        environment |= {"DOCKER_CERT_PATH": str(settings.tls_folder), "DOCKER_TLS_VERIFY": "1"}
+        environment |= {"DOCKER_CERT_PATH": str(settings.tls_folder.expanduser()), "DOCKER_TLS_VERIFY": "1"}
     url = environment.get("DOCKER_HOST", "")
     check_address(url)
     if not url or url.startswith("unix:"):

@@ -85,7 +85,8 @@ class DockerSettings:
     def _checks(self) -> Sequence[tuple[bool, str]]:
         reserved = [name for name in self.labels if name.startswith(LABEL_PREFIX)]
         odd = [name for name in (*self.environment, *self.variables) if not name or "=" in name or "\0" in name]
-        folder, shares_gpus = self.tls_folder, bool(self.gpu_ids)
+        folder = self.tls_folder.expanduser() if self.tls_folder else None
+        shares_gpus = bool(self.gpu_ids)
         return (
             (not self.image.strip(), "the name of an image, got none"),
             (not self.command or not self.command[0], "a command of one word or more, got none"),

@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _TRIES: Final = 8  #: how often a start is begun again because the worker's container was removed meanwhile
 _LOOK: Final = timedelta(milliseconds=50)  #: time between two looks at a container that another request removes
+_FOREIGN = "foreign container"  #: in a DaemonRefused: Drumbeat did not start the container with the worker's name
 
 
 class DockerSpawner:
@@ -154,11 +155,11 @@ class DockerSpawner:
 
     async def _start(self, client: DockerClient, order: Order, name: Name) -> Instance:
         """Find the worker's container or create it, and start it. Begins again if the container is removed meanwhile."""
-        found = None if order.is_first else await self._find(client, name)
+        found = None if order.is_first else await self._earlier(client, name)
         for _ in range(_TRIES):
             if found is None:
                 created = await self._create(client, order, name)
-                found = await self._find(client, name) if created is None else None
+                found = await self._earlier(client, name) if created is None else None
                 if created is not None and await self._run(client, created, order):
                     return self._started(created, name)
             elif found.state is InstanceState.RUNNING:
@@ -173,6 +174,18 @@ class DockerSpawner:
         raise SpawnFailed(
             f"worker {name[1]} of {name[0]}: its container was removed {_TRIES} times during the start; check what removes it"
         )
+
+    async def _earlier(self, client: DockerClient, name: Name) -> WorkerContainer | None:
+        """Return the container of an earlier start of the worker; None if there is none. Raises SpawnAmbiguous if the daemon
+        does not say, DaemonRefused if the container is not Drumbeat's."""
+        try:
+            return await self._find(client, name)
+        except DaemonRefused as exc:
+            if exc.said == _FOREIGN:
+                raise
+            raise SpawnAmbiguous(
+                f"worker {name[1]} of {name[0]} was not started again, because it might already be running: {exc}"
+            ) from exc
 
     async def _create(self, client: DockerClient, order: Order, name: Name) -> str | None:
         """Create the worker's container and return its id; None if another request has created it. Raises SpawnFailed."""
@@ -297,7 +310,7 @@ class DockerSpawner:
                 f"expected the container {found.name} ({short_id(found.id)}) to be that of worker {name[1]} of {name[0]}, but "
                 f"Drumbeat did not start it; rename or remove it",
                 status=409,
-                said="foreign container",
+                said=_FOREIGN,
                 cause=SpawnCause.BAD_REQUEST,
             )
         return found

@@ -77,7 +77,7 @@ class RaySpawner:
         self._transport = transport
         self._client: RayClient | None = None
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
-        self._starting = 0
+        self._starting: set[Name] = set()  #: workers whose jobs are being submitted
         self._terminated: set[str] = set()  #: the runs that were terminated; once ended, they are not listed
 
     @property
@@ -162,7 +162,7 @@ class RaySpawner:
         command = order.command_line(self._settings.usual_command)
         environment = {**self._environment, **order.environment, POOL_VARIABLE: name[0], WORKER_VARIABLE: name[1]}
         _check_executable(name, [*command, *environment, *environment.values()])
-        self._starting += 1
+        self._starting.add(name)
         try:
             package = make_package(command, environment)
             try:
@@ -171,7 +171,7 @@ class RaySpawner:
                 raise SpawnFailed(f"{_subject(name)} could not be started: {exc}", cause=exc.cause) from exc
             return await self._submit(name, package, jobs)
         finally:
-            self._starting -= 1
+            self._starting.discard(name)
 
     async def _submit(self, name: Name, package: RayPackage, jobs: Sequence[RayJob]) -> Instance:
         """Submit the worker's job. Lists the jobs afterwards, and stops this job if another controller submitted one first."""
@@ -231,7 +231,8 @@ class RaySpawner:
 
     def _check_room(self, name: Name, jobs: Sequence[RayJob]) -> None:
         slots = self._settings.slots
-        taken = sum(job.is_live and job.drains is None for job in jobs) + self._starting
+        live = [job.name for job in jobs if job.is_live and job.drains is None]
+        taken = len(live) + len(self._starting - {*live})
         if slots is not None and taken >= slots:
             raise SpawnFailed(
                 f"{_subject(name)} could not be started: all {slots} slots are taken; raise slots of engine {self._name}",

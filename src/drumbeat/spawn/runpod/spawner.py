@@ -88,7 +88,7 @@ class RunPodSpawner:
         self._check_open()
         name = (order.pool_id, order.worker_id)
         async with self._lock(name):
-            return await self._adopt(name) or await self._place(order, name)
+            return await self._adopt(order, name) or await self._place(order, name)
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         self._check_open()
@@ -171,12 +171,12 @@ class RunPodSpawner:
         surplus = found.surplus if found else ()
         return [*own, *(instance(pod, (pool_id, surplus_id(worker_id, pod)), self._market.memory_gb) for pod in surplus)]
 
-    async def _adopt(self, name: Name) -> Instance | None:
+    async def _adopt(self, order: Order, name: Name) -> Instance | None:
         """Return the worker's running pod, and delete its other pods; None if none runs. Raises SpawnFailed, SpawnAmbiguous."""
         try:
             found = await self._find(name)
         except SpawnError as exc:
-            raise self._list_error(name, exc) from exc
+            raise self._list_error(name, exc, may_run=not order.is_first) from exc
         if found.current is None and self._is_unresolved(name):
             raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer, and no pod is listed yet; try again later")
         await self._end_surplus(found.rest)
@@ -259,9 +259,11 @@ class RunPodSpawner:
             del self._unresolved[name]
         return name in self._unresolved
 
-    def _list_error(self, name: Name, exc: SpawnError) -> SpawnError:
-        """Return the error after a failed call to RunPod: SpawnAmbiguous if the worker might have a pod, else SpawnFailed."""
-        if self._is_unresolved(name) or self._watch.is_known_alive(name):
+    def _list_error(self, name: Name, exc: SpawnError, *, may_run: bool = False) -> SpawnError:
+        """Return the error after a failed call to RunPod: SpawnAmbiguous if the worker might have a pod, else SpawnFailed.
+
+        ``may_run``: another process, or this one, may have created a pod for the worker, and the pods could not be listed."""
+        if may_run or self._is_unresolved(name) or self._watch.is_known_alive(name):
             return SpawnAmbiguous(f"worker {name[1]}: it might be running: {exc}; list the workers before retrying")
         return SpawnFailed(f"worker {name[1]}: {exc}", cause=exc.cause, retry_after=exc.retry_after)
 

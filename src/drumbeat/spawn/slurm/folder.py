@@ -17,9 +17,9 @@ FOLDER/SCOPE/workers/KEY/         the run folder of a worker; a rename creates i
 import asyncio
 import fcntl
 import json
+import logging
 import os
-import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,10 @@ from uuid import uuid4
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnCause, Unanswered
 from drumbeat.core.plain import time_span
+from drumbeat.spawn.damaged import DamagedFile, delete_if_possible, read_record
 from drumbeat.spawn.private import private_folder, write_private
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,9 +74,8 @@ class SlurmRun:
 
     @property
     def exit_code(self) -> int | None:
-        """The worker's exit code, which the job writes to a file; None if it has not done so."""
-        text = _read(self.path / "exit")
-        return int(text) if text else None
+        """The worker's exit code, which the job writes to a file; None if it has not done so, or if the file is damaged."""
+        return _read_number(self.path / "exit")
 
     def note_job(self, job_id: int) -> None:
         """Write the job's id, which sbatch has printed, to the run folder."""
@@ -92,6 +94,7 @@ class SharedFolder:
         self._root = path.expanduser()
         self._path = self._root / scope
         self._clock = clock
+        self._reported: set[str] = set()  #: damage for which a warning has been logged
 
     def prepare(self) -> None:
         """Create the folders, and delete files of workers that ended long ago. Raises Unanswered."""
@@ -119,23 +122,47 @@ class SharedFolder:
         return self._path / "workers" / key
 
     def find(self, key: str) -> SlurmRun | None:
-        """Return the run with this key, which is the name of its run folder; None if there is none."""
-        path = self.run_path(key)
-        text = _read(path / "record")
-        if not text:
+        """Return the run with this key, which is the name of its run folder; None if there is none, or if it is damaged."""
+        try:
+            return self._read_run(self.run_path(key))
+        except DamagedFile as exc:
+            if str(exc) not in self._reported:
+                self._reported.add(str(exc))
+                log.warning("a run folder is damaged: %s; it is deleted once its job has ended", exc)
             return None
-        record: Mapping[str, Any] = json.loads(text)
-        claimed = _read(path / "claim" / "job")
-        job = claimed or _read(path / "job")
-        return SlurmRun(
-            path=path,
-            pool_id=record["pool"],
-            worker_id=record["worker"],
-            run=record["run"],
-            created_at=datetime.fromtimestamp(record["time"], UTC),
-            job_id=int(job) if job else None,
-            is_claimed=bool(claimed),
-        )
+
+    def _read_run(self, path: Path) -> SlurmRun | None:
+        """Return the run with this run folder; None if there is no such folder. Raises DamagedFile."""
+        text = read_record(path / "record")
+        if text is None:
+            if path.exists():
+                raise DamagedFile(f"{path / 'record'} is missing")
+            return None
+        claimed = _read_number(path / "claim" / "job")
+        try:
+            record: Mapping[str, Any] = json.loads(text)
+            return SlurmRun(
+                path=path,
+                pool_id=str(record["pool"]),
+                worker_id=str(record["worker"]),
+                run=str(record["run"]),
+                created_at=datetime.fromtimestamp(record["time"], UTC),
+                job_id=_read_number(path / "job") if claimed is None else claimed,
+                is_claimed=claimed is not None,
+            )
+        except (ValueError, TypeError, KeyError, OverflowError) as exc:
+            raise DamagedFile(f"{path / 'record'} should contain pool, worker, run and time as JSON ({exc!r})") from exc
+
+    def damaged(self, whole: Set[str] = frozenset()) -> Sequence[str]:
+        """Return the keys of the run folders whose record is damaged. ``whole``: keys that need not be checked."""
+        others = [key for key in _names(self._path / "workers") if key not in whole]
+        return [key for key in others if self.find(key) is None and os.path.lexists(self.run_path(key))]
+
+    def is_older(self, key: str, span: timedelta) -> bool:
+        """Whether a run folder was last changed longer than this ago. False if there is no such folder."""
+        with suppress(FileNotFoundError):
+            return self.run_path(key).lstat().st_mtime < (self._clock.now() - span).timestamp()
+        return False
 
     def runs(self) -> Sequence[SlurmRun]:
         """Return all runs of this store."""
@@ -147,6 +174,7 @@ class SharedFolder:
 
     def _runs(self, scope: Path) -> Iterator[SlurmRun]:
         of_scope = SharedFolder(self._root, scope.name, self._clock)
+        of_scope._reported = self._reported
         for key in _names(scope / "workers"):
             if (run := of_scope.find(key)) is not None:
                 yield run
@@ -168,19 +196,20 @@ class SharedFolder:
         gone = self._path / "workers" / f".{uuid4().hex}"
         with suppress(FileNotFoundError):
             self.run_path(key).rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            delete_if_possible(gone)
 
     def _sweep(self) -> None:
         """Delete what is older than 7 days: unfinished folders, runs that ended or were never submitted, and unused locks."""
         before = (self._clock.now() - _KEPT).timestamp()
         for path in (self._path / "workers").iterdir():
-            with suppress(FileNotFoundError):
-                run = self.find(path.name)
+            with suppress(OSError):
+                run = None if path.name.startswith(".") else self.find(path.name)
+                is_kept = run is None and not path.name.startswith(".")  # damaged: its job might still run
                 was_submitted = run is not None and run.job_id is not None
-                if (path / "exit" if was_submitted else path).stat().st_mtime < before:
-                    shutil.rmtree(path, ignore_errors=True)
+                if not is_kept and (path / "exit" if was_submitted else path).lstat().st_mtime < before:
+                    delete_if_possible(path)
         for path in (self._path / "locks").iterdir():
-            with suppress(FileNotFoundError, BlockingIOError):
+            with suppress(OSError):
                 if path.stat().st_mtime < before and not self.run_path(path.name).exists():
                     file = _locked(path)
                     path.unlink()
@@ -254,11 +283,12 @@ def _names(folder: Path) -> Sequence[str]:
         return ()
 
 
-def _read(path: Path) -> str:
+def _read_number(path: Path) -> int | None:
+    """Return the number in a file; None if there is no such file, or if it contains no number."""
     try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        return ""
+        return int(read_record(path) or "")
+    except (DamagedFile, ValueError):
+        return None
 
 
 def _write_whole(path: Path, content: bytes) -> None:

@@ -14,6 +14,7 @@ from drumbeat.core.errors import Unanswered
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import InstanceState
+from drumbeat.spawn.names import Name
 
 NODES_FORMAT: Final = "%R|%T"  #: of sinfo
 TEXT_FORMAT: Final = "%A|%T|%r|%N|%P|%S|%U|%k"  #: of squeue, for clusters whose squeue was built without JSON
@@ -43,6 +44,10 @@ class JobLabel:
     @property
     def comment(self) -> str:
         return ":".join([_MARK, *(quote(part, safe="", errors="surrogatepass") for part in self._parts)])
+
+    @property
+    def name(self) -> Name:
+        return (self.pool_id, self.worker_id)
 
     @property
     def _parts(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ A newly forked shell loses signals until it has reset its traps, so the script w
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import join, quote
+from shlex import quote
 from string import Template
 from typing import Final
 
@@ -116,10 +116,17 @@ def worker_script(run: Path, tag: str, command: Sequence[str], workdir: str, set
     return _SCRIPT.substitute(
         run=quote(str(run)),
         tag=quote(f"{TAG}={tag}"),
-        workdir=quote(workdir) if workdir else '"${HOME:-/}"',
+        workdir=_in_home(workdir) if workdir else '"${HOME:-/}"',
         setup="\n".join(f"  {line}" for line in setup),
-        command=join(command),
+        command=" ".join([_in_home(command[0]), *map(quote, command[1:])]),
     )
+
+
+def _in_home(path: str) -> str:
+    """Quote a path for the shell; a leading ``~`` stands for the home folder on the node."""
+    if path != "~" and not path.startswith("~/"):
+        return quote(path)
+    return '"${HOME:-/}"' + (quote(path[1:]) if path != "~" else "")
 
 
 def environment_file(environment: Mapping[str, str]) -> bytes:

@@ -149,9 +149,21 @@ class SlurmSpawner:
         try:
             runs = await in_thread(self._folder.runs)
             jobs = [job for job in await queue.jobs() if job.label.scope == self._scope]
+            await self._sweep_damaged(runs, jobs)
             return await in_thread(instances, runs, jobs)
         except OSError as exc:
             raise self._folder.failure(exc) from exc
+
+    async def _sweep_damaged(self, runs: Sequence[SlurmRun], jobs: Sequence[SlurmJob]) -> None:
+        """Delete the damaged run folders, which are not among ``runs``, of workers without a live job."""
+        live = {self._key(job.label.name) for job in jobs if job.is_live}
+        settled = self._settings.timeout + self._settings.settle
+        for key in await in_thread(self._folder.damaged, {run.path.name for run in runs}):
+            if key not in live and await in_thread(self._folder.is_older, key, settled):
+                with suppress(Unanswered):  # the worker is being started or ended
+                    async with self._folder.lock(key, timedelta()):
+                        if await in_thread(self._folder.find, key) is None:
+                            await in_thread(self._folder.remove, key)
 
     async def _live_jobs(self, name: Name) -> Sequence[SlurmJob]:
         jobs = await (await self._open()).jobs()
@@ -186,7 +198,7 @@ class SlurmSpawner:
         run = await in_thread(self._folder.find, key)
         is_known = run is not None and (run.job_id is not None or run.exit_code is not None)
         if run is None or is_known:
-            if is_known:
+            if is_known or await in_thread(self._folder.run_path(key).exists):
                 await self._end(name)
             run = await self._reserve(name, order, subject)
             return await self._submit(run, subject, lock)

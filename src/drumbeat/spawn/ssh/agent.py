@@ -12,6 +12,8 @@ Every store has a folder of its own (0700). A worker's run directory, ``workers/
 ``exit``: the exit code, written by the supervisor
 ``log``: what the worker writes (0600)
 
+If one of these files is damaged, only this worker is concerned (see agent_records).
+
 A worker is the process with this pid *and* start time, so a later process with the same pid is never mistaken for it. A lock
 per worker (flock) is held by the agent that starts or ends it, and by the supervisor until the process is recorded. So a start
 that was interrupted at any moment leaves either a recorded worker, or a directory without ``process``, whose command was never
@@ -23,7 +25,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -41,17 +42,23 @@ from drumbeat.spawn.ssh.agent_host import (
     Trouble,
     base_environment,
     encoded,
-    find_family,
-    here,
     home,
-    is_running,
     make_private,
     names_in,
     open_private,
-    read_json,
     send,
     version,
     write_json,
+)
+from drumbeat.spawn.ssh.agent_records import (
+    Damaged,
+    delete,
+    family_of,
+    occupies_slot,
+    process_of,
+    read_if_whole,
+    rescued,
+    state_of,
 )
 from drumbeat.spawn.ssh.agent_supervisor import converse, supervise
 
@@ -129,6 +136,12 @@ def failure(exc: Exception) -> Answer:
     return {"trouble": exc.kind if isinstance(exc, Trouble) else "failed", "message": str(exc) or type(exc).__name__}
 
 
+def not_started(exc: Exception) -> Trouble:
+    """Return the error of a start that certainly started nothing; its kind says so."""
+    kind = exc.kind if isinstance(exc, Trouble) and exc.kind in ("full", "start") else "unstarted"
+    return Trouble(kind, str(exc) or type(exc).__name__)
+
+
 class Agent:
     """Starts, lists and ends the workers of one store on this host."""
 
@@ -153,51 +166,59 @@ class Agent:
                 raise Trouble("folder", f"the folder {self._folder} belongs to another user")
             os.chmod(self._folder, 0o700)
         except OSError as exc:
-            raise Trouble("folder", f"cannot write to the folder {self._root}: {exc.strerror}") from exc
+            at = "" if exc.filename in (None, self._root) else f" ({exc.filename})"
+            raise Trouble("folder", f"cannot write to the folder {self._root}: {exc.strerror}{at}") from exc
         self._sweep_drafts()
         self._sweep_locks()
         return {"hello": version(), "time": time.time()}
 
     def do_list(self, request: Answer) -> Answer:
-        """Return all workers of this store on this host, and how many workers of any store occupy its slots."""
-        found = []
+        """Return all workers of this store on this host, and how many workers of any store occupy its slots.
+
+        ``damaged`` says of each damaged run directory what is wrong, and what became of its worker."""
+        found, damaged = [], []
         for key in names_in(self._path("workers")):
-            state = self._state(key)
+            try:
+                state = state_of(self._run(key))
+            except Damaged:
+                state, problem = self._state_in_damaged(key)
+                damaged.append(problem)
             if state is not None and not self._swept(key, state):
                 found.append(state)
-        return {"instances": found, "taken": self._taken(), "time": time.time()}
+        return {"instances": found, "taken": self._taken(), "damaged": [*filter(None, damaged)], "time": time.time()}
 
     def do_spawn(self, request: Answer) -> Answer:
         """Start a worker, or return it if it runs already. Raises Trouble."""
         key = request["key"]
         with self._locked(key) as lock:
-            state = self._state(key, lock_is_ours=True)
+            state = self._state(key)
             if state is not None and state["state"] != "exited":
                 return {"instance": state}
             try:
-                if os.path.exists(self._run(key)):
+                if os.path.lexists(self._run(key)):
                     self._end(key, "")  # processes that an ended run has left behind
                 self._reserve(request)
-            except BaseException:
+            except Exception as exc:
                 self._remove_lock(key)
-                raise
+                raise not_started(exc) from exc
             try:
                 self._start(request, lock)
-            except BaseException:
+            except Exception as exc:
                 self._end(key, request["run"])
                 self._remove(key)
-                raise
-            return {"instance": self._state(key, lock_is_ours=True)}
+                raise not_started(exc) from exc
+            return {"instance": self._state(key)}
 
     def do_drain(self, request: Answer) -> Answer:
         """Send SIGTERM to the worker's process. Returns whether the worker is known here."""
         key = request["key"]
         with self._locked(key):
-            process = read_json(os.path.join(self._run(key), "process"))
-            if process is not None and here(process):
+            was_started = os.path.lexists(os.path.join(self._run(key), "process"))
+            process = process_of(self._run(key))
+            if process is not None:
                 send(signal.SIGTERM, process["pid"], process["start"])
             self._remove_lock(key)
-        return {"found": process is not None}
+        return {"found": was_started or process is not None}
 
     def do_terminate(self, request: Answer) -> Answer:
         """End the worker and its children, and delete its run directory and lock.
@@ -207,13 +228,16 @@ class Agent:
         """
         key = request["key"]
         with self._locked(key):
-            record = read_json(os.path.join(self._run(key), "record"))
-            if request.get("run") and (record is None or record["run"] != request["run"]):
-                return {"found": False}
+            run = self._run(key)
+            is_known = os.path.lexists(run)
+            if request.get("run"):
+                record = read_if_whole(run, "record") or rescued(run)
+                if record is None or record["run"] != request["run"]:
+                    return {"found": False}
             self._end(key, request.get("run") or "")
             self._remove(key)
             self._remove_lock(key)
-        return {"found": record is not None}
+        return {"found": is_known}
 
     def do_logs(self, request: Answer) -> Answer:
         """Return the last lines of the worker's log. Raises Trouble."""
@@ -258,14 +282,14 @@ class Agent:
         gone = self._path("workers", f".{uuid.uuid4().hex}")
         with suppress(FileNotFoundError):
             os.rename(self._run(key), gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        delete(gone)
 
     def _remove_lock(self, key: str) -> None:
         """Delete a worker's lock file if the worker has no run directory. A process that waits for the lock opens a new file.
 
         Call it with the lock held, but not after an attempt to start: a supervisor might have inherited the lock.
         """
-        if not os.path.exists(self._run(key)):
+        if not os.path.lexists(self._run(key)):
             with suppress(FileNotFoundError):
                 os.unlink(self._path("locks", key))
 
@@ -274,14 +298,14 @@ class Agent:
         for name in os.listdir(self._path("workers")):
             path = self._path("workers", name)
             with suppress(FileNotFoundError):
-                if name.startswith(".") and time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
-                    shutil.rmtree(path, ignore_errors=True)
+                if name.startswith(".") and time.time() - os.lstat(path).st_mtime > _KEPT_SECONDS:
+                    delete(path)
 
     def _sweep_locks(self) -> None:
         """Delete old lock files of workers that no longer exist."""
         for key in names_in(self._path("locks")):
             path = self._path("locks", key)
-            with suppress(FileNotFoundError, Trouble):
+            with suppress(OSError, Trouble):
                 if time.time() - os.stat(path).st_mtime > _KEPT_SECONDS and not os.path.exists(self._run(key)):
                     with Lock(path, 0):
                         os.unlink(path)
@@ -289,42 +313,44 @@ class Agent:
     def _locked(self, key: str) -> Lock:
         return Lock(self._path("locks", key), _LOCK_SECONDS)
 
-    def _state(self, key: str, lock_is_ours: bool = False, run: str | None = None) -> Answer | None:
-        """Return a worker's state, pid and exit code; None if its command was never executed.
+    def _state(self, key: str) -> Answer | None:
+        """Return a worker's state, pid and exit code; None if its command was never executed. The caller holds its lock."""
+        try:
+            return state_of(self._run(key), lock_is_ours=True)
+        except Damaged:
+            return rescued(self._run(key))
 
-        ``lock_is_ours``: the caller holds the worker's lock, so no other process is starting the worker. ``run``: the worker's
-        run directory; needed for a worker of another store.
+    def _state_in_damaged(self, key: str) -> tuple[Answer | None, str | None]:
+        """Return the state of a worker with a damaged run directory, and what is wrong there; None for what is not known.
+
+        If no process of the worker runs and its record is lost, its run directory is deleted. The lock is held meanwhile: only
+        so it is certain that the files are not just being replaced by a new start.
         """
-        folder = run or self._run(key)
-        record, process = read_json(os.path.join(folder, "record")), read_json(os.path.join(folder, "process"))
-        if record is None:
-            return None
-        state = {
-            "key": key,
-            "pool": record["pool"],
-            "worker": record["worker"],
-            "run": record["run"],
-            "pid": None,
-            "code": None,
-        }
-        state["time"] = record["time"]
-        if process is None:
-            if lock_is_ours or not Lock.is_held(os.path.join(os.path.dirname(os.path.dirname(folder)), "locks", key)):
-                process = read_json(os.path.join(folder, "process"))  # it might just have been started
-                if process is None:
-                    return None
-            else:
-                return dict(state, state="pending")
-        state["pid"] = process["pid"]
-        if here(process) and is_running(process["pid"], process["start"]):
-            return dict(state, state="running")
-        ended = read_json(os.path.join(folder, "exit"))
-        if ended is None and here(process) and is_running(process["supervisor"], process["supervisor_start"]):
-            ended = read_json(os.path.join(folder, "exit"))
-            if ended is None:
-                return dict(state, state="running")  # its exit code is about to be recorded
-        ended = ended or read_json(os.path.join(folder, "exit"))
-        return dict(state, state="exited", code=ended and ended["code"], ended=ended and ended["time"])
+        run = self._run(key)
+        try:
+            with Lock(self._path("locks", key), 0):
+                try:
+                    return state_of(run, lock_is_ours=True), None
+                except Damaged as exc:
+                    return self._rescued_or_deleted(key, str(exc))
+        except (Trouble, OSError):  # the worker is being started or ended, or its lock cannot be opened
+            return rescued(run), None
+
+    def _rescued_or_deleted(self, key: str, problem: str) -> tuple[Answer | None, str]:
+        run = self._run(key)
+        state = rescued(run)
+        if state is not None:
+            found = f"runs as process {state['pid']}" if state["state"] == "running" else "has ended"
+            return state, f"{problem}; worker {state['worker']} of pool {state['pool']} {found}"
+        if family := family_of(run):
+            pids = " ".join(map(str, sorted(family)))
+            return None, f"{problem}; its worker is unknown, but these of its processes run: {pids}; end them with kill"
+        try:
+            self._remove(key)
+            self._remove_lock(key)
+        except OSError as exc:
+            return None, f"{problem}; no process of its worker runs; delete {run}, which Drumbeat cannot do: {exc.strerror}"
+        return None, f"{problem}; no process of its worker runs, so {run} was deleted"
 
     def _swept(self, key: str, state: Answer) -> bool:
         """Delete the run directory of a worker that ended more than a day ago. Returns whether it ended that long ago."""
@@ -340,9 +366,8 @@ class Agent:
         count = 0
         for scope in names_in(self._root):
             workers = os.path.join(self._root, scope, "workers")
-            for key in names_in(workers) if os.path.isdir(workers) else ():
-                state = self._state(key, run=os.path.join(workers, key))
-                count += state is not None and state["state"] != "exited"
+            with suppress(NotADirectoryError, PermissionError):
+                count += sum(occupies_slot(os.path.join(workers, key)) for key in names_in(workers))
         return count
 
     # Starting
@@ -389,11 +414,9 @@ class Agent:
         """Kill the worker, its descendants, its session, and all processes with its tag, until none is left. Raises Trouble.
 
         An empty ``run`` stands for all runs of the worker."""
-        tag = f"{TAG}={self._run(key)}/{run}".encode("utf-8", "surrogateescape")
-        process = read_json(os.path.join(self._run(key), "process"))
         deadline = time.monotonic() + _GONE_SECONDS
         while True:
-            family = find_family(process if process is not None and here(process) else None, tag)
+            family = family_of(self._run(key), run)
             if not family:
                 break
             if time.monotonic() > deadline:

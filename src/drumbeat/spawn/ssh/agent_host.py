@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -129,6 +130,16 @@ def has_tag(pid: int, tag: bytes) -> bool:
         return False
 
 
+def environment_of(pid: int) -> dict[str, str]:
+    """Return the environment with which a process was started; empty if it has ended or belongs to another user."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read().decode("utf-8", "surrogateescape").split("\0")
+    except OSError:
+        return {}
+    return {name: value for name, _, value in (entry.partition("=") for entry in entries)}
+
+
 def base_environment() -> dict[bytes, bytes]:
     """Return the environment of the login on this host, without the variables of the SSH session."""
     return {name: value for name, value in os.environb.items() if not name.startswith(b"SSH_") and name != TAG.encode()}
@@ -183,8 +194,14 @@ class Lock:
         return self._fd
 
     def _acquired(self) -> bool:
-        """Try once to lock the file. Returns False if another process holds the lock, or if the file was deleted meanwhile."""
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        """Try once to lock the file. Returns False if another process holds the lock, or if the file was deleted meanwhile.
+
+        A directory in its place, which no process can have locked, is deleted."""
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except IsADirectoryError:
+            shutil.rmtree(self._path)
+            return False
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(self._fd).st_ino == os.stat(self._path).st_ino:
@@ -234,15 +251,6 @@ def write_json(path: str, value: Answer, folder: int | None = None) -> None:
     with os.fdopen(fd, "wb") as file:
         file.write(json.dumps(value).encode())
     os.rename(path + ".new", path, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def read_json(path: str) -> Answer | None:
-    try:
-        with open(path, "rb") as file:
-            value = json.load(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return dict(value)
 
 
 def names_in(folder: str) -> list[str]:

@@ -1,7 +1,8 @@
 """The hosts of an SSH spawner: a connection to each, backoff if a host is down, and which workers it is known to run."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,6 +14,8 @@ from drumbeat.spawn.interface import Instance, InstanceState, SilentPlace
 from drumbeat.spawn.names import Name
 from drumbeat.spawn.ssh.session import AgentRefused, AgentSession, Answer
 from drumbeat.spawn.ssh.settings import SshHost, SshSettings
+
+log = logging.getLogger(__name__)
 
 HOST = "host"  #: key in an instance's and a row's ``meta``: the name of the host
 _FIRST_BACKOFF = timedelta(seconds=1)
@@ -59,6 +62,7 @@ class ConnectedHost:
         self._retry_at = timedelta()
         self._clock_offset = timedelta()  #: how far the host's clock is ahead of this machine's
         self._seen: set[Name] | None = None  #: the workers in the host's last answer; None: it never answered
+        self._damaged: Set[str] = frozenset()  #: what the host's last answer said about damaged run directories
         self._sent: dict[Name, timedelta] = {}  #: starts sent to the host, and how long its answers may still lack them
 
     def may_hold(self, name: Name, *, is_first: bool = False, is_found: bool = False) -> bool:
@@ -106,13 +110,25 @@ class ConnectedHost:
             self._sent[name] = earlier
 
     async def look(self) -> HostView:
-        """Read which workers of this store are on the host, and how many slots are taken there. Raises Unanswered."""
-        answer = await self.ask({"do": "list"})
+        """Read which workers of this store are on the host, and how many slots are taken there. Raises Unanswered, also if the
+        agent cannot list them: this host must not keep the workers of other hosts from being listed."""
+        try:
+            answer = await self.ask({"do": "list"})
+        except AgentRefused as exc:
+            raise Unanswered(f"{exc}; its workers cannot be listed", cause=SpawnCause.BAD_REQUEST) from exc
         self._note_clock(answer["time"])
         instances = [self.instance(each) for each in answer["instances"]]
         self._seen = {(one.pool_id, one.worker_id) for one in instances}
         self._sent = {name: until for name, until in self._sent.items() if self._clock.elapsed() < until}
+        self._report_damaged(answer["damaged"])
         return HostView(host=self, instances=instances, taken=answer["taken"])
+
+    def _report_damaged(self, problems: Sequence[str]) -> None:
+        """Log a warning for each damaged run directory on the host, once as long as it stays damaged."""
+        for problem in problems:
+            if problem not in self._damaged:
+                log.warning("%s: a worker's files are damaged: %s", self.settings.place, problem)
+        self._damaged = set(problems)
 
     async def ask(self, request: Mapping[str, Any], *, at_once: bool = False) -> Answer:
         """Send a request to the host's agent. ``at_once``: try to log in even if the host was down a moment ago.

@@ -23,7 +23,7 @@ except ImportError as exc:
 
 log = logging.getLogger(__name__)
 
-_MODULES = ("agent_host", "agent_supervisor", "agent")  #: sent to the host in this order
+_MODULES = ("agent_host", "agent_records", "agent_supervisor", "agent")  #: sent to the host in this order
 _PROGRAM = json.dumps({f"{__package__}.{name}": Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in _MODULES})
 _USUAL_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 _SSH_PORT = 22

@@ -196,6 +196,8 @@ class SshSpawner:
                 if earlier is not None:
                     raise SpawnAmbiguous(f"{subject} may be starting there since before: {exc}; trying again later") from exc
                 return None
+            if exc.kind not in {"start", "unstarted"}:
+                raise SpawnAmbiguous(f"{subject} may have been started: {exc}; list the workers before trying again") from exc
             cause = SpawnCause.BAD_REQUEST if exc.kind == "start" else SpawnCause.TRANSIENT
             raise SpawnFailed(f"{subject} could not be started: {exc}", cause=cause) from exc
         return host.instance(answer["instance"])

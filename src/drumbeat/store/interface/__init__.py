@@ -46,7 +46,12 @@ from drumbeat.store.interface.jobs import (
     RenewResult as RenewResult,
     SettleResult as SettleResult,
 )
-from drumbeat.store.interface.record import Beats as Beats, Logs as Logs, Samples as Samples
+from drumbeat.store.interface.record import (
+    MOST_SEARCHED as MOST_SEARCHED,
+    Beats as Beats,
+    Logs as Logs,
+    Samples as Samples,
+)
 from drumbeat.store.interface.store import (
     Store as Store,
     StoreReport as StoreReport,

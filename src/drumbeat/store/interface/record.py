@@ -11,6 +11,8 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import WorkerId
 
+MOST_SEARCHED = 5000  #: in how many of a pool's last beats those with actions are searched: a day and more of a fleet's beats
+
 
 class Beats(Protocol):
     """The record of beats (passes of a control loop): what the loop observed, decided and did in each."""
@@ -24,9 +26,11 @@ class Beats(Protocol):
         ...
 
     async def deeds(
-        self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
+        self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
     ) -> Sequence[Beat]:
-        """Return the beats numbered above ``after`` in which actions were taken, oldest first. Their ``view`` is left out."""
+        """Return the last ``limit`` beats in which actions were taken, oldest first. Their ``view`` is left out.
+
+        Only the pool's last ``among`` beats are searched, so that the cost does not grow with the record of a quiet pool."""
         ...
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:

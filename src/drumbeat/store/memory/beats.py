@@ -8,6 +8,7 @@ from itertools import islice
 from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
+from drumbeat.store.interface.record import MOST_SEARCHED
 from drumbeat.store.memory.state import MemoryTable, operation, plain
 
 
@@ -38,9 +39,13 @@ class MemoryBeats(MemoryTable):
         return list(islice(self._later(pool_id, since, after), limit))
 
     @operation
-    def deeds(self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000) -> Sequence[Beat]:
-        found = (beat for beat in self._later(pool_id, since, after) if beat.actions)
-        return [replace(beat, view=None) for beat in islice(found, limit)]
+    def deeds(
+        self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
+    ) -> Sequence[Beat]:
+        rows = self.state.pools.get(pool_id)
+        last = islice(reversed(rows.beats if rows else []), among)
+        found = (beat for beat in last if beat.actions and (since is None or beat.at > since))
+        return [replace(beat, view=None) for beat in islice(found, limit)][::-1]
 
     @operation
     def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:

@@ -10,6 +10,7 @@ from drumbeat.core.log import Log, NewLog, log_rank
 from drumbeat.core.pool import PoolId
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import WorkerId
+from drumbeat.store.interface.record import MOST_SEARCHED
 from drumbeat.store.redis.database import Argument, RedisDatabase
 from drumbeat.store.redis.rows import (
     at_us,
@@ -25,7 +26,6 @@ from drumbeat.store.redis.rows import (
 )
 
 KEPT = 10_000  #: at least this many samples, log lines and beats of a pool are kept; older ones are deleted
-_PAGE = 100  #: beats read at once while looking for beats with actions
 
 
 class RedisBeats:
@@ -44,14 +44,10 @@ class RedisBeats:
         return [beat_of(pool_id, entry) for entry in entries]
 
     async def deeds(
-        self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
+        self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
     ) -> Sequence[Beat]:
-        """Return the pool's beats in which actions were taken. Their ``view`` (observations) is left out, since it is large."""
-        found: list[Beat] = []
-        while len(found) < limit and (page := await self.list(pool_id, since=since, after=after, limit=_PAGE)):
-            found += (replace(beat, view=None) for beat in page if beat.actions)
-            after = page[-1].n
-        return found[:limit]
+        entries = await self._database.run("beat_deeds", pool_id, at_us(since), limit, among)
+        return [replace(beat_of(pool_id, entry), view=None) for entry in reversed(entries)]
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
         entries = await self._database.run("beat_last", pool_id, at_us(before), int(seen))

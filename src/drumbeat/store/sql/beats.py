@@ -6,6 +6,7 @@ from datetime import datetime
 from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
+from drumbeat.store.interface.record import MOST_SEARCHED
 from drumbeat.store.sql.database import Database, Script, check_fence
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import at_us, beat_of, dump, to_us
@@ -27,10 +28,10 @@ class SqlBeats:
         return [beat_of(row) for row in await self._database.read("list_beats", values)]
 
     async def deeds(
-        self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
+        self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
     ) -> Sequence[Beat]:
-        values = {"pool_id": pool_id, "since": at_us(since), "after": after, "limit": limit}
-        return [beat_of(row) for row in await self._database.read("list_deeds", values)]
+        values = {"pool_id": pool_id, "since": at_us(since), "limit": limit, "among": among}
+        return [beat_of(row) for row in await self._database.read("list_deeds", values)][::-1]
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
         values = {"pool_id": pool_id, "before": at_us(before), "seen": int(seen)}

@@ -185,8 +185,9 @@ async def fleet_actions(
     plane: Plane,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of beats; the newest are returned.")] = 50,
 ) -> list[BeatShape]:
-    """List the autoscaler's beats of the last day in which it took actions, newest last. All beats: /pools/{pool_id}/beats."""
-    return [BeatShape.model_validate(each) for each in (await (await _fleet(plane, pool_id)).deeds())[-limit:]]
+    """List the autoscaler's beats of the last day in which it took actions, newest last; only the last 5000 beats are searched.
+    All beats: /pools/{pool_id}/beats."""
+    return [BeatShape.model_validate(each) for each in await (await _fleet(plane, pool_id)).deeds(limit)]
 
 
 @router.get(f"{_FLEET}/explain", operation_id="explain_fleet", responses=problems(404))

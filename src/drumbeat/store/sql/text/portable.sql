@@ -244,11 +244,13 @@ SELECT * FROM drumbeat.beats
  ORDER BY n LIMIT CAST(:limit AS INTEGER);
 
 -- name: list_deeds
--- Without the view, which is most of a row and is not needed.
+-- Newest first. Beats are numbered without gaps, so the bound on n is a bound on the rows that are read, also in a pool without
+-- any actions. Without the view, which is most of a row and is not needed.
 SELECT pool_id, n, owner, epoch, at, NULL AS view, actions, why_not, error, duration_us, summary FROM drumbeat.beats
- WHERE pool_id = :pool_id AND n > CAST(:after AS BIGINT) AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
-   AND CAST(actions AS TEXT) <> '[]'
- ORDER BY n LIMIT CAST(:limit AS INTEGER);
+ WHERE pool_id = :pool_id
+   AND n >= (SELECT p.next_beat - CAST(:among AS BIGINT) FROM drumbeat.pools p WHERE p.pool_id = :pool_id)
+   AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT)) AND CAST(actions AS TEXT) <> '[]'
+ ORDER BY n DESC LIMIT CAST(:limit AS INTEGER);
 
 -- name: last_beat
 SELECT * FROM drumbeat.beats
