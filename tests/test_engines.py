@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import pytest
 
+from drumbeat.composition.engine_kinds import KINDS, EngineKind
 from drumbeat.composition.engine_settings import read_settings
-from drumbeat.composition.engines import KINDS, EngineKind, check_store_url
+from drumbeat.composition.engines import check_store_url
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.engine import covers, engine_names

@@ -27,7 +27,7 @@ from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler, handlers_of
 from drumbeat.pool.worker.in_flight import InFlightJob
-from drumbeat.pool.worker.steps import JobSuspended
+from drumbeat.pool.worker.suspension import JobSuspended
 from drumbeat.store.interface import ClaimRequest, Store
 from drumbeat.store.memory import MemoryStore
 from drumbeat.tasks.handler_queue import pushing_to

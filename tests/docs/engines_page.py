@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from drumbeat.composition.engines import KINDS, EngineKind
+from drumbeat.composition.engine_kinds import KINDS, EngineKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 MARK = "<!-- From here on written by: python tests/docs/engines_page.py -->\n"

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 from docs.engines_page import MARK, meanings, reference
 from docs.pages import page, section
+from drumbeat.composition.engine_kinds import KINDS
 from drumbeat.composition.engine_settings import read_settings
-from drumbeat.composition.engines import KINDS
 from drumbeat.composition.worker_check import MOST_CLOCK_OFFSET
 
 

@@ -12,8 +12,8 @@ from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_contro
 from drumbeat.cli.render import Columns, say, show, show_json
 from drumbeat.composition.check_steps import CLEAN_UP, CheckStep
 from drumbeat.composition.engine_check import EngineCheck
+from drumbeat.composition.engine_kinds import KINDS, EngineKind, EngineReport
 from drumbeat.composition.engine_workers import EngineWorker, list_workers, read_logs
-from drumbeat.composition.engines import KINDS, EngineKind, EngineReport
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import time_span

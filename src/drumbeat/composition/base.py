@@ -19,7 +19,8 @@ from drumbeat.spawn.private import private_folder as private_folder
 from drumbeat.store import Store
 
 if TYPE_CHECKING:
-    from drumbeat.composition.engines import Engines, NamedEngine
+    from drumbeat.composition.engine_kinds import NamedEngine
+    from drumbeat.composition.engines import Engines
     from drumbeat.composition.scoped_engines import ScopedSpawner
     from drumbeat.pool.plugins import PoolPlugins
     from drumbeat.spawn.fork_client import ForkConnector

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from drumbeat.composition.base import ControlPlaneBase
 from drumbeat.composition.check_steps import CheckStep as CheckStep, CheckStepFailed, StepRunner, reason_of
-from drumbeat.composition.engines import NamedEngine
+from drumbeat.composition.engine_kinds import NamedEngine
 from drumbeat.composition.scoped_engines import ScopedSpawner
 from drumbeat.composition.worker_check import WorkerCheck
 from drumbeat.core.errors import DrumbeatError, InvalidInput, SpawnCause, SpawnError

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from drumbeat.composition.engines import Engines, NamedEngine
+from drumbeat.composition.engine_kinds import NamedEngine
+from drumbeat.composition.engines import Engines
 from drumbeat.core.engine import EngineRoom
 from drumbeat.core.errors import DrumbeatError
 

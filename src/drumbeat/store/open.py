@@ -86,6 +86,10 @@ def _file_path(text: str) -> Path:
     return user_path(text, "expected the path of a file in the store's URL")
 
 
+def _key_file(text: str) -> str:
+    return text and str(_file_path(text))
+
+
 def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Store:
     from drumbeat.store.sql.postgres import PostgresDatabase
     from drumbeat.store.sql.store import SqlStore
@@ -130,7 +134,7 @@ def _open_snowflake(parts: SplitResult, create: bool, check_version: bool) -> St
     place = re.fullmatch(r"/([A-Za-z_][\w$]*)(?:/([A-Za-z_][\w$]*))?/?", parts.path)
     if not parts.hostname or not parts.username or place is None:
         raise InvalidSettings("expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME in the store's URL")
-    signing: _Readers = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": _file}
+    signing: _Readers = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": _key_file}
     address: _Readers = {"host": str, "port": _count, "protocol": str}
     readers: _Readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
     options = _options(parts, {**readers, **signing, **address})
@@ -202,15 +206,6 @@ def _count(text: str) -> int:
     if (count := int(text)) <= 0:
         raise ValueError(text)
     return count
-
-
-def _file(text: str) -> str:
-    try:
-        return str(Path(text).expanduser())
-    except RuntimeError as exc:
-        raise InvalidSettings(
-            f"expected the path of a file in the store's URL, got {text}: {exc}; write the whole path"
-        ) from exc
 
 
 def _prefix(text: str) -> str:

@@ -21,7 +21,8 @@ from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handler, Handlers, handler_for
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.pool.worker.log_context import CURRENT_JOB
-from drumbeat.pool.worker.steps import AttemptSteps, StepStore, error_beside_suspension
+from drumbeat.pool.worker.steps import AttemptSteps, StepStore
+from drumbeat.pool.worker.suspension import error_beside_suspension
 from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)

@@ -10,17 +10,18 @@ import typing
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from drumbeat.core.errors import InvalidInput, first_error
-from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobId, JobOutcome
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import LONGEST_WAIT, Job, JobId, JobOutcome
 from drumbeat.core.job_step import JobStep, NewStep, StepKind
 from drumbeat.core.plain import short_repr, time_span
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.typed_values import converter
+from drumbeat.pool.worker.suspension import JobSuspended, Suspension
 from drumbeat.runtime.timeouts import truncate
 
 _LONGEST_ERROR = 4000  #: characters of a step's error that are stored
@@ -31,10 +32,6 @@ A_MOMENT = timedelta(seconds=1)  #: a sleep of at most this long keeps its worke
 _IN_STEP: ContextVar[str | None] = ContextVar("drumbeat_step", default=None)  #: the name of the step that runs
 #: the last failed step of the current task, or of the task that started it, if it failed before the start
 _LAST_FAILED: ContextVar[JobStep | None] = ContextVar("drumbeat_failed_step", default=None)
-
-
-class JobSuspended(BaseException):
-    """Ends a handler that sleeps or waits for an event; the job goes on in a later attempt. Do not catch it."""
 
 
 class StepFailed(Exception):
@@ -50,21 +47,6 @@ class StepFailed(Exception):
         self.error = error  #: the type and message of the error, such as ``ValueError: no such card``
 
 
-def error_beside_suspension(error: BaseException) -> BaseException | None:
-    """Return the error with which the handler failed although its attempt is suspended, for example the StepFailed of a step in
-    another task than the sleep. None if JobSuspended ended the handler, or an error that was raised because of it."""
-    found, seen = first_error(error), set[int]()
-    each: BaseException | None = found
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        if isinstance(each, BaseExceptionGroup) and not isinstance(each, Exception):  # what the executor has wrapped
-            each = found = first_error(each)
-        if isinstance(each, JobSuspended):
-            return None
-        each = each.__cause__ or each.__context__
-    return found
-
-
 class StepStore(Protocol):
     """Reads and writes the recorded steps of the jobs that one worker runs."""
 
@@ -77,32 +59,6 @@ class StepStore(Protocol):
         ...
 
     async def sleep(self, duration: timedelta) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspension:
-    """Why and until when an attempt is suspended."""
-
-    why: str
-    until: datetime | None  #: by the store's clock; None: only an event ends it
-    seen_events: int | None = None  #: how many events the attempt knew of; None: it sleeps, whatever events come
-
-    def or_earlier(self, other: "Suspension") -> "Suspension":
-        """Combine the suspensions of two tasks: the job continues at the earlier time or at an event that a task waits for."""
-        seen = other.seen_events if self.seen_events is None else self.seen_events
-        until = min((each for each in (self.until, other.until) if each is not None), default=None)
-        return Suspension(why=f"{self.why}, or {other.why}", until=until, seen_events=seen)
-
-    def outcome(self, job: Job, now: datetime) -> JobOutcome:
-        """Return the outcome of an attempt that ends ``now``, by the store's clock."""
-        left = LONGEST_WAIT if self.until is None else self.until - now
-        return JobOutcome(
-            token=job.token,
-            outcome=AttemptOutcome.SUSPENDED,
-            error=self.why,
-            retry_in=max(min(left, LONGEST_WAIT), timedelta()),
-            seen_events=self.seen_events,
-        )
 
 
 class AttemptSteps:

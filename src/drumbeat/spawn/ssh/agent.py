@@ -40,9 +40,7 @@ from drumbeat.spawn.ssh.agent_host import (
     Lock,
     Output,
     Trouble,
-    base_environment,
-    encoded,
-    home,
+    find_python,
     make_private,
     names_in,
     open_private,
@@ -59,6 +57,8 @@ from drumbeat.spawn.ssh.agent_records import (
     read_if_whole,
     rescued,
     state_of,
+    sweep_drafts,
+    sweep_locks,
 )
 from drumbeat.spawn.ssh.agent_supervisor import converse, supervise
 
@@ -168,8 +168,8 @@ class Agent:
         except OSError as exc:
             at = "" if exc.filename in (None, self._root) else f" ({exc.filename})"
             raise Trouble("folder", f"cannot write to the folder {self._root}: {exc.strerror}{at}") from exc
-        self._sweep_drafts()
-        self._sweep_locks()
+        sweep_drafts(self._path("workers"), _KEPT_SECONDS)
+        sweep_locks(self._path("locks"), self._path("workers"), _KEPT_SECONDS)
         return {"hello": version(), "time": time.time()}
 
     def do_list(self, request: Answer) -> Answer:
@@ -252,20 +252,7 @@ class Agent:
 
     def do_check(self, request: Answer) -> Answer:
         """Return the version of the worker's Python and of Drumbeat, or why it cannot import Drumbeat."""
-        code = "import sys;print(*sys.version_info[:3],sep='.');import drumbeat;print(drumbeat.__version__)"
-        command = [os.path.expanduser(request["python"]), "-c", code]
-        environment = {**base_environment(), **encoded(request["environment"])}
-        try:
-            done = subprocess.run(
-                command, env=environment, cwd=home(), stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            return {"problem": str(exc), "time": time.time()}
-        words, complaints = done.stdout.decode(errors="replace").split(), done.stderr.decode(errors="replace").splitlines()
-        found = {"python": words[0] if words else None, "time": time.time()}
-        if done.returncode != 0 or len(words) != 2:
-            return dict(found, problem=complaints[-1] if complaints else f"exit code {done.returncode}")
-        return dict(found, drumbeat=words[1])
+        return find_python(request["python"], request["environment"])
 
     # Files
 
@@ -292,23 +279,6 @@ class Agent:
         if not os.path.lexists(self._run(key)):
             with suppress(FileNotFoundError):
                 os.unlink(self._path("locks", key))
-
-    def _sweep_drafts(self) -> None:
-        """Delete old directories that an agent was about to create or delete when it was killed."""
-        for name in os.listdir(self._path("workers")):
-            path = self._path("workers", name)
-            with suppress(FileNotFoundError):
-                if name.startswith(".") and time.time() - os.lstat(path).st_mtime > _KEPT_SECONDS:
-                    delete(path)
-
-    def _sweep_locks(self) -> None:
-        """Delete old lock files of workers that no longer exist."""
-        for key in names_in(self._path("locks")):
-            path = self._path("locks", key)
-            with suppress(OSError, Trouble):
-                if time.time() - os.stat(path).st_mtime > _KEPT_SECONDS and not os.path.exists(self._run(key)):
-                    with Lock(path, 0):
-                        os.unlink(path)
 
     def _locked(self, key: str) -> Lock:
         return Lock(self._path("locks", key), _LOCK_SECONDS)

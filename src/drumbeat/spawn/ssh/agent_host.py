@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -259,3 +260,26 @@ def names_in(folder: str) -> list[str]:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except FileNotFoundError:
         return []
+
+
+def find_python(python: str, environment: Answer) -> Answer:
+    """Return the version of the worker's Python and of Drumbeat, or why it cannot import Drumbeat."""
+    code = "import sys;print(*sys.version_info[:3],sep='.');import drumbeat;print(drumbeat.__version__)"
+    command = [os.path.expanduser(python), "-c", code]
+    try:
+        done = subprocess.run(
+            command,
+            env={**base_environment(), **encoded(environment)},
+            cwd=home(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return {"problem": str(exc), "time": time.time()}
+    words, complaints = done.stdout.decode(errors="replace").split(), done.stderr.decode(errors="replace").splitlines()
+    found = {"python": words[0] if words else None, "time": time.time()}
+    if done.returncode != 0 or len(words) != 2:
+        return dict(found, problem=complaints[-1] if complaints else f"exit code {done.returncode}")
+    return dict(found, drumbeat=words[1])

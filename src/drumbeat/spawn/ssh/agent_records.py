@@ -14,7 +14,17 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.spawn.ssh.agent_host import TAG, Lock, all_processes, environment_of, find_family, here, is_running
+from drumbeat.spawn.ssh.agent_host import (
+    TAG,
+    Lock,
+    Trouble,
+    all_processes,
+    environment_of,
+    find_family,
+    here,
+    is_running,
+    names_in,
+)
 
 if TYPE_CHECKING:
     from drumbeat.spawn.ssh.agent_host import Answer
@@ -183,3 +193,22 @@ def delete(path: str) -> None:
     else:
         with suppress(OSError):
             os.unlink(path)
+
+
+def sweep_drafts(workers: str, kept_seconds: float) -> None:
+    """Delete old run directories that an agent was about to create or delete when it was killed."""
+    for name in os.listdir(workers):
+        path = os.path.join(workers, name)
+        with suppress(FileNotFoundError):
+            if name.startswith(".") and time.time() - os.lstat(path).st_mtime > kept_seconds:
+                delete(path)
+
+
+def sweep_locks(locks: str, workers: str, kept_seconds: float) -> None:
+    """Delete old lock files of workers that no longer exist."""
+    for key in names_in(locks):
+        path = os.path.join(locks, key)
+        with suppress(OSError, Trouble):
+            if time.time() - os.stat(path).st_mtime > kept_seconds and not os.path.exists(os.path.join(workers, key)):
+                with Lock(path, 0):
+                    os.unlink(path)
