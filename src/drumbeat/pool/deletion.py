@@ -46,8 +46,8 @@ async def delete_pool(
 
 
 async def _expect_unneeded(store: Store, pool_id: PoolId, *, cancel: bool) -> None:
-    """Raise Refused if an unfinished job of another pool has a parent in this pool. With ``cancel``, first cancel this pool's
-    unfinished jobs: then each child in another pool is skipped, runs or still waits, as its ``if_failed`` says."""
+    """Raise Refused if an unfinished job of another pool depends on a job of this pool. With ``cancel``, first cancel this
+    pool's unfinished jobs: then each child in another pool is skipped, runs or still waits, as its ``if_failed`` says."""
     child = await store.jobs.child_elsewhere(pool_id)
     if child is not None and cancel:
         await _cancel_unfinished(store, pool_id)

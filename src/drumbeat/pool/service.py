@@ -366,7 +366,7 @@ class Pool(OwnTransactionMethods, PoolOperations, PoolWorkflows):
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.
 
         Raises NotFound; Refused while workers are live or can still cost money, while jobs wait or run and ``unfinished`` is
-        False, or while an unfinished job of another pool has a parent in this one (``unfinished`` first cancels the parents).
+        False, or while an unfinished job of another pool depends on a job of this one (which ``unfinished`` cancels first).
         Finished jobs and old rows are deleted in short steps, so that other processes can write in between; after each
         step, ``on_progress`` gets the number of rows deleted so far. Then one step deletes unfinished jobs and the pool.
         If interrupted, call it again. If a job is pushed or a worker joins meanwhile, the last step may be refused.

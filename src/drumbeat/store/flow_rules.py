@@ -58,7 +58,7 @@ def state_when_requeued(parents: ParentCounts, *, after_any: bool, if_failed: If
 
 
 def state_when_done(waits_for: int, done: int) -> FlowState:
-    """Return the state of a waiting job when ``done`` more of the parents that it waits for have ended as required."""
+    """Return the state of a job that waited for ``waits_for`` parents, after ``done`` of them have ended as it requires."""
     return FlowState(JobStatus.WAITING, waits_for - done) if waits_for > done else READY
 
 
@@ -138,7 +138,7 @@ def has_unfinished(pool_id: PoolId) -> Refused:
 
 
 def needed_elsewhere(pool_id: PoolId, child: JobId, child_pool: PoolId) -> Refused:
-    """Return the error for deleting a pool that has a parent of an unfinished job of another pool."""
+    """Return the error for deleting a pool while ``child``, an unfinished job of another pool, depends on one of its jobs."""
     return Refused(
         f"pool {pool_id!r} cannot be deleted yet: job {child!r} of pool {child_pool!r} has not ended and needs a job of this "
         f"pool; let it end, or cancel it: drumbeat pool cancel {child_pool} {child}"

@@ -83,7 +83,7 @@ class Results(Protocol):
     """Results of benchmark runs, and the files that hold their executions (single operations)."""
 
     async def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
-        """Save results. One of the same run, worker and kind is replaced. Raises NotFound if a run does not exist."""
+        """Save results. A result of the same run, worker and kind is replaced. Raises NotFound if a run does not exist."""
         ...
 
     async def list(self, run_id: RunId) -> Sequence[Result]:
@@ -104,7 +104,7 @@ class Steps(Protocol):
     """Load steps: the changes of load that the controller of a run decided on."""
 
     async def save(self, steps: Sequence[Step], *, fence: Fence | None = None) -> None:
-        """Save load steps. One of the same run, type and number is replaced. Raises NotFound if a run does not exist."""
+        """Save load steps. A step of the same run, type and number is replaced. Raises NotFound if a run does not exist."""
         ...
 
     async def list(self, run_id: RunId, type: StepType | None = None) -> Sequence[Step]:  # noqa: A002

@@ -73,7 +73,7 @@ class Pools(Protocol):
         """Delete a pool and everything that belongs to it. Does nothing if the pool does not exist.
 
         Raises Refused while the pool has live workers, while it has unfinished jobs and ``unfinished`` is False, and while an
-        unfinished job of another pool has a parent in this pool. A job that is pushed at the same time keeps the pool (if
+        unfinished job of another pool depends on a job of this pool. A job that is pushed at the same time keeps the pool (if
         ``unfinished`` is False), or is deleted with it, or its push raises NotFound; it is never left without a pool.
         """
         ...

@@ -247,7 +247,7 @@ class Jobs(Protocol):
         ...
 
     async def child_elsewhere(self, pool_id: PoolId) -> Job | None:
-        """Return an unfinished job of another pool that has a parent in this pool; None if there is none."""
+        """Return an unfinished job of another pool that depends on a job of this pool; None if there is none."""
         ...
 
     async def of_workflow(

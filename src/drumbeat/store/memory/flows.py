@@ -81,7 +81,7 @@ def is_needed(state: MemoryState, job_id: JobId) -> bool:
 
 
 def child_elsewhere(state: MemoryState, pool_id: PoolId) -> Job | None:
-    """Return an unfinished job of another pool that has a parent in this pool."""
+    """Return an unfinished job of another pool that depends on a job of this pool; None if there is none."""
     rows = state.pools.get(pool_id)
     parents = [job.job_id for job in rows.jobs.jobs.values() if job.has_children] if rows else []
     children = (child for parent in parents for child in _jobs(state, state.children.get(parent, ())))

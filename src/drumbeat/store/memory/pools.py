@@ -55,7 +55,7 @@ def make_pool(state: MemoryState, pool: PoolRow) -> PoolRows:
 
 def drop_pool(state: MemoryState, pool_id: PoolId, *, unfinished: bool = True) -> None:
     """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, while it has unfinished jobs
-    and ``unfinished`` is False, and while an unfinished job of another pool has a parent in it."""
+    and ``unfinished`` is False, and while an unfinished job of another pool depends on one of its jobs."""
     rows = state.pools.get(pool_id)
     live = [worker.worker_id for worker in rows.workers.values() if worker.is_live] if rows else []
     if live:

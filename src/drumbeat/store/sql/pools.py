@@ -81,7 +81,7 @@ def _pool_values(pool: PoolRow) -> dict[str, Any]:
 
 def delete_pool(pool_id: PoolId, *, unfinished: bool = True) -> Script[None]:
     """Delete a pool and everything that belongs to it. Raises Refused while it has live workers, while it has unfinished jobs
-    and ``unfinished`` is False, and while an unfinished job of another pool has a parent in it.
+    and ``unfinished`` is False, and while an unfinished job of another pool depends on one of its jobs.
 
     The children are read after their parents are deleted, so that none is missed: a push at the same time has either committed
     its child before that, or it finds no parent and fails."""

@@ -163,7 +163,7 @@ class PostgresQueue(SqlQueue):
         return [token for token in tokens if numbers.get(token.job_id) in held]
 
     async def _settle_late(self, holder: Holder, late: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> set[Token]:
-        """Try to record outcomes that the first statement did not record, as the job is no longer held or just got a child."""
+        """Try to record outcomes that the first statement left out: the job is no longer held, or just got a child."""
         if not late:
             return set()
         settled = await transact_again(self._database, lambda: settle_locked(holder, late, numbers))
@@ -182,7 +182,8 @@ class PostgresQueue(SqlQueue):
         return await self._with_missed_jobs(claiming, rows, began, cursor)
 
     async def _with_missed_jobs(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """Return the claimed ``rows``. If too few, also claim jobs before ``cursor``, of limited groups, and now due."""
+        """Return the claimed ``rows``. If there are too few, also claim jobs that the first query left out: those before
+        ``cursor``, those in groups with limits, and those that have just become due."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]
@@ -222,8 +223,8 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
 
 
 def _may_swap(jobs: Sequence[NewJob]) -> bool:
-    """Whether two jobs have one id and different unique keys. ``push_jobs`` inserts in the order of the keys, so it would keep
-    the job with the lower key, but the first one must be kept."""
+    """Whether two jobs have the same id but different unique keys. ``push_jobs`` inserts in the order of the keys, so it would
+    keep the job with the lower key, but the first of the two must be kept."""
     if isinstance(jobs, AlikeJobs):
         return False
     chosen = {(job.job_id, job.unique_key) for job in jobs if job.job_id is not None}
@@ -281,9 +282,10 @@ def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[tuple[li
 def _assign_ids(
     pool_id: PoolId, jobs: Sequence[Mapping[str, Any]], places: Sequence[int], rows: Rows, ids: dict[int, JobId]
 ) -> Script[dict[int, int]]:
-    """Store in ``ids`` the id of each job at an index in ``places``: the id of its new row in ``rows`` or, without a new row,
-    the id of the existing job with the same id or unique key. Stores no id for a job if the existing job is gone by now.
-    Returns the number of each new row by the index of its job."""
+    """Add the ids of the jobs at the indexes ``places`` to ``ids``. Returns the row numbers of the new jobs, by index.
+
+    ``rows`` are the rows that were just inserted. A job without a row is a duplicate: it gets the id of the existing job with
+    the same id or unique key. If that job no longer exists, the duplicate gets no id, and must be inserted again."""
     added: dict[int, int] = {}
     new: defaultdict[tuple[str | None, str | None], deque[Row]] = defaultdict(deque)
     for row in sorted(rows, key=lambda row: int(row["seq"])):

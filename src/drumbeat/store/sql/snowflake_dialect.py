@@ -65,7 +65,7 @@ def _among(column: str, values: str) -> str:
 
 
 def _of_pool(column: str, condition: str = "TRUE") -> str:
-    """Return the condition that a column is the number of a job of the pool for which ``condition`` is true."""
+    """Return the SQL condition that a column holds the number of one of the pool's jobs, one that meets ``condition``."""
     return f"{column} IN (SELECT j.seq FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND {condition})"  # noqa: S608 - of our own texts
 
 
