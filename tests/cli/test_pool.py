@@ -380,9 +380,9 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("push", "p", "[" * 5000 + "]" * 5000), "expected JSON nested at most 100 deep, got more; flatten it"),
         (
             ("push", "p", "1", "--group-limit", "1"),
-            "expected group with group_limit, which limits the jobs of a group; got no group",
+            "group_limit limits the jobs of a group: expected the option group too, got none",
         ),
-        (("push", "p", "1", "--group-rate", "10/1m"), "expected group with group_rate"),
+        (("push", "p", "1", "--group-rate", "10/1m"), "group_rate limits the jobs of a group: expected the option group too"),
         (
             ("push", "p", "1", "--group", "g", "--group-rate", "²/1m"),
             "expected --group-rate as a number and a time, such as 10/1m",
@@ -399,7 +399,7 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("push", "p", "-", "--id", "x"), "expected --id with a single payload"),
         (("import", "p", "no-such-file"), "cannot read jobs from no-such-file"),
         (("requeue", "p"), "expected job ids, --all or a filter such as --status or --type, got neither"),
-        (("requeue", "p", "x", "--all"), "got both"),
+        (("requeue", "p", "x", "--all"), "expected only one of job ids, --all and filters"),
         (("requeue", "p", "--all", "--subtree"), "expected --all without --subtree"),
         (("reschedule", "p"), "expected --at or --in, got neither"),
         (("reschedule", "p", "--at", "noon"), "expected --at as an ISO time"),

@@ -105,7 +105,7 @@ def test_a_change_of_a_pools_settings_keeps_its_schedules_and_does_not_print_the
         (
             ("add", "mail", "x", "--every", "5s", "--group-limit", "2"),
             InvalidInput,
-            "expected group with group_limit, which limits the jobs of a group",
+            "group_limit limits the jobs of a group: expected the option group too",
         ),
         (("add", "mail", "s", "--every", "5s"), AlreadyExists, "already has a schedule 's'; change it with --update"),
         (("add", "a/b", "s", "--every", "5s"), InvalidInput, "no / or"),

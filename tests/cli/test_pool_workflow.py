@@ -80,7 +80,7 @@ def test_a_subtree_is_cancelled_and_requeued(url: str) -> None:
         (
             ("push", "p", "1", "--after-any"),
             InvalidInput,
-            "expected after with after_any, which says how to wait for other jobs; got no after",
+            "after_any says how to wait for other jobs: expected the option after too, got none",
         ),
         (("push", "p", "1", "--id", "x", "--after", "x"), InvalidInput, "circle, got x → x"),
         (("workflow", "nothing"), NotFound, "there is no workflow 'nothing'"),

@@ -33,10 +33,19 @@ def test_an_option_that_makes_no_sense_is_refused_by_name(option: str, value: An
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"group_limit": 2}, "expected group with group_limit, which limits the jobs of a group; got no group"),
-        ({"group": None, "group_rate": {"count": 1, "per": 60}}, "expected group with group_rate"),
-        ({"after_any": True}, "expected after with after_any, which says how to wait for other jobs; got no after"),
-        ({"if_failed": "run"}, "expected after with if_failed"),
+        (
+            {"group_limit": 2},
+            "group_limit limits the jobs of a group: expected the option group too, got none; add it, or leave",
+        ),
+        (
+            {"group": None, "group_rate": {"count": 1, "per": 60}},
+            "group_rate limits the jobs of a group: expected the option group too",
+        ),
+        (
+            {"after_any": True},
+            "after_any says how to wait for other jobs: expected the option after too, got none; add it, or leave",
+        ),
+        ({"if_failed": "run"}, "if_failed says how to wait for other jobs: expected the option after too"),
     ],
 )
 def test_an_option_that_needs_another_one_is_refused_without_it(options: dict[str, Any], says: str) -> None:

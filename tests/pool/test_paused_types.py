@@ -48,7 +48,7 @@ async def test_a_pause_of_a_type_has_no_end(store: Store) -> None:
     pool = Pool(store, SystemClock(), "mail", "me")
     await pool.create()
 
-    with pytest.raises(InvalidInput, match="until: expected no time together with types"):
+    with pytest.raises(InvalidInput, match="until: expected no time when types are given"):
         await pool.pause(await store.now(), types=["a"])
 
 

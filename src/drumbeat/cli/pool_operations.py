@@ -78,7 +78,7 @@ def cancel(
     selected = _filter(status, job_type, group, priority, older_than, newer_than, error, error_group)
     if workflow is not None:
         if jobs or subtree or dry_run or limit is not None or not selected.is_empty:
-            raise InvalidInput("expected --workflow without job ids and filters, got both")
+            raise InvalidInput("expected --workflow without job ids and filters, got more; --workflow cancels all of its jobs")
         _print_cancelled(with_control_plane(store, lambda plane: plane.pool(pool).cancel_workflow(workflow)), as_json=as_json)
         return
     if _by_id(jobs, selected, limit, dry_run=dry_run, subtree=subtree):
@@ -133,9 +133,9 @@ def requeue(
     """
     selected = _filter(status, job_type, group, priority, older_than, newer_than, error, error_group)
     if every and (jobs or not selected.is_empty):
-        raise InvalidInput("expected job ids, --all or filters, got both")
+        raise InvalidInput("expected only one of job ids, --all and filters, got --all with another of them")
     if every and subtree:
-        raise InvalidInput("expected --all without --subtree; use job ids with it")
+        raise InvalidInput("expected --all without --subtree, got both; give job ids with --subtree")
     if every and limit is None and not dry_run:
         _requeue_ids(pool, [], store, subtree=False, as_json=as_json)
         return

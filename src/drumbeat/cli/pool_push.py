@@ -117,7 +117,9 @@ def push(
 
 def _expect_no_id(job_id: str | None) -> None:
     if job_id is not None:
-        raise InvalidInput("expected --id with a single payload, got it with -; set job_id in each line, with --jobs")
+        raise InvalidInput(
+            "expected --id with a single payload, got it with - (many payloads); use --jobs, and set job_id in each line"
+        )
 
 
 @app.command("import")

@@ -29,9 +29,10 @@ async def check_engine_change(store: Store, row: PoolRow, engine: str | None) ->
 
 
 async def engine_settings(engine: str | None, check: Callable[[str], Awaitable[object]] | None) -> dict[str, str]:
-    """Return an engine, or several as ``a,b``, as a field of a pool's policy; no field for None. Raises InvalidSettings.
+    """Return the field that sets ``engine`` (one, or several as ``a,b``) in a pool's policy; for None, no field.
 
-    ``check``: called with the engine, to raise InvalidSettings if it is unknown or its workers cannot reach the store."""
+    ``check`` is called with ``engine``. Raises InvalidSettings for an invalid name, for an unknown engine, and if workers of an
+    engine cannot reach the store."""
     if engine is None:
         return {}
     engine_names(engine)

@@ -49,7 +49,9 @@ def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     read = {name: _read(name, value) for name, value in options.items()}
     if options.keys() & _IN_COMPANY and (useless := options_without_effect(options)):
         missing, meaning = _IN_COMPANY[useless[0]]
-        raise InvalidInput(f"expected {missing} with {useless[0]}, {meaning}; got no {missing}")
+        raise InvalidInput(
+            f"{useless[0]} {meaning}: expected the option {missing} too, got none; add it, or leave {useless[0]} out"
+        )
     return read
 
 
@@ -237,7 +239,7 @@ _EXPECTED = {
     "after_any": "true or false",
     "if_failed": f"one of {', '.join(IfFailed)}",
 }
-_GROUP, _PARENTS = ("group", "which limits the jobs of a group"), ("after", "which says how to wait for other jobs")
-#: Options that need another option, with that option and the reason.
+_GROUP, _PARENTS = ("group", "limits the jobs of a group"), ("after", "says how to wait for other jobs")
+#: Options that need another option, with that option and what the first one does.
 _IN_COMPANY = {"group_limit": _GROUP, "group_rate": _GROUP, "after_any": _PARENTS, "if_failed": _PARENTS}
 _STORE_FIELDS = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}

@@ -60,7 +60,9 @@ class PoolOperations:
         """
         row, kinds = await self.get(), names("types", types)
         if kinds and until is not None:
-            raise InvalidInput("until: expected no time together with types, got one; resume the types when they may run again")
+            raise InvalidInput(
+                "until: expected no time when types are given, got one; leave it out: paused types stay paused until resumed"
+            )
         if not kinds:
             change = PoolChange(paused_until=FOREVER if until is None else check_time("until", until))
             return await self._store.pools.change(row.pool_id, change)

@@ -37,7 +37,7 @@ def checked_settings(pool: PoolRow, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def new_handlers(pool: PoolRow, added: Mapping[str, str], removed: Sequence[str]) -> Mapping[str, str]:
-    """Return a pool's handlers after adding some and removing some, also if those that the pool has are not valid.
+    """Return a pool's handlers after adding some and removing some. Stored handlers that are not a mapping are ignored.
     Raises InvalidInput."""
     stored = pool.policy.get("handlers")
     current = stored if isinstance(stored, Mapping) else {}

@@ -27,7 +27,7 @@ def pushing_to(store: Store, open_pool: Callable[[str], Pool]) -> Iterator[None]
 
 
 class _OpenStore:
-    """A store that is open already, as the queue of tasks uses a connection."""
+    """Gives the queue of tasks a store that is already open, in place of a connection that it opens itself."""
 
     loop = None
 

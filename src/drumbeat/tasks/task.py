@@ -1,4 +1,4 @@
-"""The decorator ``task``: makes a task of a function, which can be called as before and pushed as jobs."""
+"""The decorator ``task``: turns a function into a task, which can still be called, and can be pushed as jobs."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
@@ -148,8 +148,8 @@ class Task(TaskFunction, Generic[P, R]):
         """Return this task with other options: ``send_mail.with_options(priority=9).push("a@x")``. Raises InvalidInput."""
         if "name" in options:
             raise InvalidInput(
-                f"task {self.task_name}: expected options of its jobs, got name, by which workers know the task; make another "
-                f"task of the function: task(name=…)({self.function.__name__})"
+                f"task {self.task_name}: expected options of its jobs, got name, by which workers find the task; "
+                f"to use another name, make another task of the function: task(name=…)({self.function.__name__})"
             )
         return Task(self.function, {**self._options, **options}, self.task_name)
 
@@ -206,7 +206,9 @@ def task_handlers(tasks: Iterable[Task[..., Any]]) -> dict[str, Handler]:
 
 
 class TaskDecorator(Protocol):
-    """Makes a task of a function. If its first parameter is a JobContext, the worker passes it, and a push leaves it out."""
+    """The decorator that ``task(**options)`` returns: it turns a function into a task.
+
+    If the function's first parameter is a JobContext, the worker passes it; a call of ``push`` must not."""
 
     @overload
     def __call__(
@@ -235,7 +237,7 @@ def task(function: Callable[P, R], /) -> CallableTask[P, R, P, R]: ...
 @overload
 def task(**options: Unpack[TaskOptions]) -> TaskDecorator: ...
 def task(function: Any = None, /, **options: Unpack[TaskOptions]) -> Any:
-    """Make a task of a function: ``@task`` or ``@task(pool="mail", max_attempts=5)``. Raises InvalidInput.
+    """Turn a function into a task: ``@task`` or ``@task(pool="mail", max_attempts=5)``. Raises InvalidInput.
 
     ``send_mail.push("a@x", subject="hi")`` then pushes a job, and ``drumbeat pool work MODULE`` runs it.
     """

@@ -419,4 +419,4 @@ class TestOperations:
         assert (paused["paused"], paused["paused_types"]) == (False, ["mail"])
         assert (await api.get("/api/v1/pools/by-type")).json()["paused_types"] == []
         both = await api.post("/api/v1/pools/by-type/pause", json={"types": ["mail"], "seconds": 5})
-        assert (both.status_code, "expected no time together with types" in both.json()["detail"]) == (422, True)
+        assert (both.status_code, "expected no time when types are given" in both.json()["detail"]) == (422, True)

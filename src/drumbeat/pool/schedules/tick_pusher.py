@@ -169,7 +169,7 @@ class TickPusher:
 
         def check_trusted() -> None:
             if self._clock.elapsed() >= trusted_until:
-                raise _TooLate("the lease is no longer trusted; the next check of the schedules pushes the jobs")
+                raise _TooLate("this process's lease may have expired; the next check of the schedules pushes the jobs")
 
         async def send(jobs: Sequence[NewJob]) -> Sequence[JobId]:
             check_trusted()

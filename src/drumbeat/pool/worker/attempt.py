@@ -184,7 +184,8 @@ class AttemptRunner:
         return AttemptSteps(held.job, recorded, store, loop, now, threads, lambda: context.is_locked, lambda: context.main)
 
     async def _prepare(self, handler: Handler) -> None:
-        """Import the handler where it will run. A job's time limit begins after that: a retry would import it again."""
+        """Import the handler where it will run. This does not count towards the job's time limit: a slow import would time out
+        again at every retry."""
         try:
             await race(self.clock.sleep(_IMPORTED_WITHIN), self.executor.prepare(handler))
         except LostRace:

@@ -104,7 +104,7 @@ class ProcessExecutor:
 
     async def run_in_thread(self, function: Callable[[], Any]) -> Any:
         raise InvalidInput(
-            "expected the executor async or threads, got processes; a handler has no threads of its worker there"
+            "expected the executor async or threads, got processes: a child process cannot use its worker's threads"
         )
 
     async def close(self) -> None:

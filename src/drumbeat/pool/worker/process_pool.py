@@ -32,7 +32,7 @@ class ChildProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process has not ended; it also says so before the event loop has noticed the end."""
+        """Whether the process still runs. Asks the operating system, since the event loop may notice an end only later."""
         if self.process.returncode is not None or not hasattr(os, "waitid"):  # macOS has it only since Python 3.13
             return self.process.returncode is None
         try:
@@ -42,7 +42,7 @@ class ChildProcess:
 
 
 class NotBegun(ChildProcessFailure):
-    """Raised if a child process ended before it said that it begins with the request, so that the job has not begun."""
+    """Raised if a child process ended before it reported that it began the request: the job has not begun."""
 
 
 class ProcessPool:
@@ -53,7 +53,7 @@ class ProcessPool:
         self._idle: list[ChildProcess] = []
 
     async def prepare(self, handler: str) -> None:
-        """Have an idle process that has imported the handler. Raises ChildProcessFailure if it cannot be imported."""
+        """Make sure that an idle process has imported the handler. Raises ChildProcessFailure if it cannot be imported."""
         if not any(handler in each.imported and each.is_alive for each in self._idle):
             await self._exchange(handler, {"handler": handler}, None)
 

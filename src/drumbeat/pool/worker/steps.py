@@ -213,7 +213,7 @@ class AttemptSteps:
             raise JobSuspended
         if (outer := _IN_STEP.get()) is not None:
             raise InvalidInput(
-                f"expected steps after each other, got {kind} {name!r} inside of step {outer!r}; call it in the handler"
+                f"expected steps one after another, got {kind} {name!r} inside of step {outer!r}; call it in the handler itself"
             )
         self._check_unlocked(kind, name)
         caught = [each for each, (step, place) in self._failed.items() if self._has_caught(step, place)]

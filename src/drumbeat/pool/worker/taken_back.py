@@ -30,7 +30,11 @@ class TakenBackJobs:
             try:
                 await self._call_hooks(jobs)
             except Exception:
-                log.exception("failed to call hooks for %d jobs that were taken back", len(jobs))
+                log.exception(
+                    "failed to call the middleware hooks of %d jobs that were taken back from silent workers; "
+                    "the jobs are not affected, and their hooks are not called again",
+                    len(jobs),
+                )
             finally:
                 self._waiting.task_done()
 
