@@ -37,7 +37,7 @@ def read_fields(kind: type[Any], table: Mapping[str, Any], subject: str) -> dict
 def read_settings(kind: type[Any], table: Mapping[str, Any], subject: str, folder: Path = Path()) -> Any:
     """Read a table into a settings class. Raises InvalidSettings, also for a missing field.
 
-    ``folder``: that of the file with the table, where relative paths in the table begin."""
+    ``folder``: the folder of the settings file; relative paths in the table start there."""
     read = read_fields(kind, table, subject)
     values = {name: folder / value if isinstance(value, Path) else value for name, value in read.items()}
     try:

@@ -95,7 +95,7 @@ class Engines:
         return any(each.kind.elsewhere for each in self.find(engines))
 
     def on_this_machine(self, engines: str) -> str:
-        """Return those of several engines whose workers run on this machine, such as ``a,b``; empty if none of them does."""
+        """Return those of the engines (``a,b``) whose workers run on this machine, in the same form; empty if none do."""
         known = {name: self._named[name] for name in engine_names(engines) if name in self._named}
         return ",".join(name for name, engine in known.items() if not engine.kind.elsewhere)
 

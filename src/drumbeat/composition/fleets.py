@@ -123,7 +123,9 @@ class Fleets:
         try:
             pool = await self._make(name, old, policy, limits, handlers)
         except AlreadyExists as exc:
-            raise StaleWrite(f"{name} was created meanwhile; read it again") from exc
+            raise StaleWrite(
+                f"fleet {name} was not changed: another process created its pool meanwhile; read it and try again"
+            ) from exc
         return FleetConfigured(
             pool=pool,
             is_new=is_new,

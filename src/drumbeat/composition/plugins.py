@@ -68,7 +68,9 @@ async def sweep_now(values: LargeValues | None, older_than: timedelta, *, dry_ru
     """Delete all large values that no job needs and that are older than ``older_than``, or with ``dry_run`` only count them.
     Raises InvalidSettings; InvalidInput if the age is so low that the job of a value might not have been pushed yet."""
     if values is None:
-        raise InvalidSettings("expected the setting [pool] large (or DRUMBEAT_LARGE), got none; there is no place to sweep")
+        raise InvalidSettings(
+            "expected the setting [pool] large (or DRUMBEAT_LARGE), got none: no large values are stored outside the store"
+        )
     if older_than < MIN_AGE and not dry_run:
         raise InvalidInput(
             f"expected an age of at least {MIN_AGE.total_seconds() / 60:g} minutes, got {older_than.total_seconds():g} s: "

@@ -186,7 +186,9 @@ def _ready_before(last: Beat | None, workers: Sequence[Worker]) -> list[Worker]:
         latest = sorted(left, key=lambda row: datetime.fromisoformat(row["ready_at"]))[-_LAG_FROM:]
         return msgspec.convert(latest, list[Worker])
     except (KeyError, ValueError) as exc:  # msgspec's ValidationError is a ValueError
-        log.warning("pool %s: failed to read the workers of the last beat: %s; going on without", last and last.pool_id, exc)
+        log.warning(
+            "pool %s: failed to read the workers of the last beat: %s; continuing without them", last and last.pool_id, exc
+        )
         return []
 
 

@@ -12,7 +12,8 @@ from drumbeat.spawn.names import Name
 
 
 class OlderWorkers:
-    """Lists, drains and ends the workers of an engine that were started under the store's URL (``names``); starts no worker."""
+    """Lists, drains and ends the workers of an engine that an earlier Drumbeat started under the store's URL (``names``).
+    Starts no workers."""
 
     def __init__(self, spawner: Spawner, names: Set[Name]) -> None:
         self._spawner = spawner
@@ -23,7 +24,9 @@ class OlderWorkers:
         return self._spawner.traits
 
     async def spawn(self, order: Order) -> Instance:
-        raise SpawnFailed(f"worker {order.worker_id} of {order.pool_id}: no worker is started under the store's URL any more")
+        raise SpawnFailed(
+            f"worker {order.worker_id} of {order.pool_id} was not started: it must be started under the store's id, not its URL"
+        )
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         if pool_id not in await self.pools():
@@ -43,7 +46,7 @@ class OlderWorkers:
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
         if (pool_id, worker_id) not in self._names or not isinstance(self._spawner, ReadsLogs):
-            raise NotFound(f"worker {worker_id} of pool {pool_id} was not started under the store's URL")
+            raise NotFound(f"no log of worker {worker_id} of pool {pool_id} among the workers that an earlier Drumbeat started")
         return await self._spawner.logs(pool_id, worker_id, lines=lines)
 
     async def __aenter__(self) -> Self:

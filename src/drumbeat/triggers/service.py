@@ -166,7 +166,7 @@ class TriggerService:
             if other.name != name and other.schedule is not None and kubernetes_name(other.name) == made:
                 raise InvalidSettings(
                     f"expected triggers whose CronJobs have different names, got {made!r} for {name!r} and for {other.name!r}; "
-                    "rename one, in its first 43 lowercase letters and digits"
+                    "rename one, so that the names differ in the first 43 lowercase letters and digits"
                 )
 
     async def serve(self, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:

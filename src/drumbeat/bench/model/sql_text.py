@@ -122,9 +122,11 @@ def _kind(found: re.Match[str]) -> _Kind:
 
 
 def _block_end(sql: str, begin: int) -> int:
-    """Return where the comment ends whose first characters end at ``begin``: at the */ that closes it and all comments in it.
+    """Return where a comment ends; ``begin``: the position after its opening /*. It ends at the */ that closes it and all
+    comments nested in it.
 
-    If they are not all closed, comments do not nest in this database, and the first */ ends it; without any, all is comment."""
+    If some are not closed, comments do not nest in this database, and it ends at the first */; without a */, at the end of
+    the text."""
     depth, first = 1, None
     for found in _BLOCK_EDGE.finditer(sql, begin):
         depth += 1 if found[0] == "/*" else -1

@@ -73,7 +73,7 @@ class _Errors:
         note_failures(self._examples, sample)
 
     def found(self, measured: Measured, connects: int | None, stored: Sequence[FailureExample]) -> RunErrors:
-        """Return the errors, with ``measured`` as totals and ``connects`` failed connects (None: those in the samples)."""
+        """Return the errors. ``measured``: the totals. ``connects``: the failed connects (None: those in the samples)."""
         return RunErrors(
             operations=measured.operations,
             errors=measured.errors,

@@ -187,14 +187,18 @@ class SshSpawner:
         except Unanswered as exc:
             host.note_not_started(name, earlier)
             if earlier is not None:
-                raise SpawnAmbiguous(f"{subject} may have been started there before: {exc}; trying again later") from exc
+                raise SpawnAmbiguous(
+                    f"{subject} may have been started by an earlier request: {exc}; trying again later"
+                ) from exc
             log.warning("could not start %s: %s; trying the next host", subject, exc)
             return exc
         except AgentRefused as exc:
             if exc.kind == "full":
                 host.note_not_started(name, earlier)
                 if earlier is not None:
-                    raise SpawnAmbiguous(f"{subject} may be starting there since before: {exc}; trying again later") from exc
+                    raise SpawnAmbiguous(
+                        f"{subject} may still be starting after an earlier request: {exc}; trying again later"
+                    ) from exc
                 return None
             if exc.kind not in {"start", "unstarted"}:
                 raise SpawnAmbiguous(f"{subject} may have been started: {exc}; list the workers before trying again") from exc

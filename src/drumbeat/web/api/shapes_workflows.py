@@ -20,7 +20,7 @@ class BoxShape(Shape):
 
 
 class BoxLink(Shape):
-    """A box whose jobs wait for jobs of another box, by their places in the list of boxes."""
+    """A link between two boxes, given by their indexes in the list of boxes: jobs of the child wait for jobs of the parent."""
 
     parent: int
     child: int
