@@ -148,7 +148,10 @@ class LoopThread:
             with suppress(RuntimeError):  # the loop was stopped before its last task has ended
                 run()
         except (SystemExit, KeyboardInterrupt) as exc:
-            log.warning("a task of a blocking connection raised %s, which its caller gets too", type(exc).__name__)
+            log.warning(
+                "a call on a blocking connection raised %s; its caller gets this error, and other calls go on",
+                type(exc).__name__,
+            )
 
     async def _finish(self) -> None:
         """End the calls that still run, and await ``_last``."""

@@ -103,7 +103,7 @@ async def cancel_workflow(store: Store, workflow_id: str) -> list[Job]:
 
 
 async def cancel_jobs(store: Store, ids: Sequence[JobId]) -> list[Job]:
-    """Cancel jobs in this order. Returns the jobs that are cancelled afterwards, for any cause, or were asked to stop."""
+    """Cancel jobs in this order. Returns those that are now cancelled (also if they were before) or were asked to stop."""
     found: dict[JobId, Job] = {}
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]

@@ -20,8 +20,8 @@ def explain_deviation(little: Mapping[str, float] | None) -> str | None:
 
 
 def _difference(little: Mapping[str, float]) -> str:
-    """Return a text that says how throughput × latency differs from the number of connections. If the two agree, the text
-    compares throughput × latency plus the pauses between operations instead."""
+    """Return a text that says how throughput × latency differs from the number of connections. If they agree, the text says
+    how the sum of throughput × latency and the pauses between operations differs from it."""
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
         one, other = texts_that_differ(found, held)

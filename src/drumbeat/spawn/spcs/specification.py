@@ -48,7 +48,10 @@ def specification(order: Order, settings: SpcsSettings, base: Mapping[str, str],
         objects |= {unpack.KEY: settings.key_secret} if key else {}
         command = (settings.python, "-I", "-c", _unpacker())
     if max(map(len, public.values())) > _MOST_VARIABLE:
-        raise _refused(order, "expected a command and environment of at most 90,000 bytes, which become one variable, got more")
+        raise _refused(
+            order,
+            "expected a command and environment of at most 90,000 bytes (passed as one variable), got more; shorten them",
+        )
     text = yaml({"spec": _spec(command, public, objects, settings)})
     if len(text) > _MOST_SPECIFICATION:
         raise _refused(order, f"expected a specification of at most {_MOST_SPECIFICATION} characters, got {len(text)}")

@@ -67,7 +67,7 @@ class NotifyingQueue(Queue, Protocol):
         ...
 
     async def numbers(self, tokens: Iterable[Token]) -> Mapping[JobId, int]:
-        """Return the row number of each token's job: part of the job's id, or looked up. Leaves out jobs that are not found."""
+        """Return the row number of each token's job, by job id. Leaves out jobs that are not found."""
         ...
 
 

@@ -172,7 +172,7 @@ def _count_begun(holder: Holder) -> Script[int]:
 
 def _save(ended: Sequence[Ended], numbers: Mapping[JobId, int]) -> Script[set[PoolId]]:
     """Save jobs after their attempts ended, add each attempt to ``job_attempts`` unless its job is done, and update the jobs
-    that wait for jobs that ended. Returns the pools in which these became ready."""
+    that wait for them. Returns the pools in which jobs became ready."""
     if not ended:
         return set()
     now = at_us(ended[0][1].finished_at) or (yield "now", {})[0]["now"]

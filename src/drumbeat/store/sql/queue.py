@@ -125,8 +125,8 @@ class SqlQueue:
         return jobs
 
     async def numbers(self, tokens: Iterable[Token]) -> dict[JobId, int]:
-        """Return the row number of the job of each token: contained in an id that the store assigned, else looked up by the id.
-        Leaves out a job that is looked up and not found."""
+        """Return the row number of each token's job, by job id. An id that the store assigned contains the number; for an id
+        that a caller chose, the number is looked up, and the job is left out if it is not found."""
         numbers: dict[JobId, int] = {}
         for token in tokens:
             number = number_of(token.job_id) or self._chosen_ids.get(token.job_id)
