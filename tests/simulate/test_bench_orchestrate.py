@@ -119,7 +119,10 @@ async def test_recorded_operations_are_loaded_into_the_store_at_the_end_if_the_t
         async with orchestrating(world, once=True) as task:
             await pass_time(world, 120)
 
-            assert task.done()
+            async with asyncio.timeout(60):
+                while not task.done():  # operations are read in a thread, which takes real time
+                    await asyncio.sleep(0.01)
+                    await pass_time(world, 1)
         run, loaded = await world.run(), await world.store.executions.list(world.run_id, limit=1000)
 
     assert run.status is RunStatus.COMPLETED

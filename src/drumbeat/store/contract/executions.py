@@ -20,7 +20,7 @@ MORE_THAN_A_BATCH = 25_001
 def execution(run_id: RunId, n: int = 1, **changed: Any) -> Execution:
     """Build the record of a worker's ``n``-th operation, which starts a microsecond after operation ``n - 1``."""
     fields: dict[str, Any] = {"worker_id": W1, "connection": 3, "kind": "POINT_LOOKUP", "duration_ms": 0.5, "ok": True}
-    return Execution(run_id=run_id, n=n, started_at=BEGIN + timedelta(microseconds=n), **(fields | changed))
+    return Execution(run_id=run_id, n=n, **({"started_at": BEGIN + timedelta(microseconds=n)} | fields | changed))
 
 
 FAILED = {
