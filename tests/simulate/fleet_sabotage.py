@@ -12,6 +12,7 @@ from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide.classify import Classified
 from drumbeat.fleet.model import FleetView
 from drumbeat.runtime.recovery import RecoveryActor
+from drumbeat.spawn.interface import Order
 from drumbeat.spawn.names import Name
 from drumbeat.spawn.runpod.pods import Pod
 from drumbeat.spawn.runpod.spawner import RunPodSpawner
@@ -63,7 +64,7 @@ def listing_before_a_retry(patch: Patch) -> None:
     async def at_once(self: RecoveryActor, worker_id: WorkerId, fence: Fence) -> Worker:
         return Worker(pool_id=self._pool_id, worker_id=worker_id, slot=0)
 
-    async def unseen(self: RunPodSpawner, name: Name) -> None:
+    async def unseen(self: RunPodSpawner, order: Order, name: Name) -> None:
         return None
 
     patch.setattr(RecoveryActor, "_ask_again", at_once)
