@@ -99,12 +99,12 @@ class EngineContract(ContractFixtures):
         async with self.running(target, LOOKUPS, connections=1) as running:
             for connections in (8, 2, 0, 3):
                 running.engine.set_target(connections)
-                await running.until(lambda expected=connections: running.engine.held == expected)  # type: ignore[misc]
+                await running.until(lambda expected=connections: running.engine.open_connections == expected)  # type: ignore[misc]
             before = len(running.records)
             records = await running.recorded(before + 50)
 
         assert set(records["outcome"].tolist()) == {OK}
-        assert running.engine.held == 0
+        assert running.engine.open_connections == 0
 
     async def test_a_rate_is_kept_by_an_absolute_schedule(self, target: Target, table: str) -> None:
         async with self.running(target, LOOKUPS, rate=200) as running:

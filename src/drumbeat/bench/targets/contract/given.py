@@ -128,7 +128,7 @@ class ContractFixtures:
         try:
             engine.set_target(connections)
             engine.set_rate(rate)
-            await running.until(lambda: engine.held == connections)
+            await running.until(lambda: engine.open_connections == connections)
             engine.accept(True)
             yield running
         finally:
