@@ -135,7 +135,7 @@ def _print_status(found: "FleetStatus") -> None:
         exempt = ", exempt from capacity" if each.meta.get(CAPACITY_EXEMPT) else ""
         health = shown_health(each, found.now, found.pool.thresholds)
         details = each.not_started or f"{health}, {each.active} jobs{deadline}{exempt}"
-        say(f"  {each.worker_id} {each.standing} ({details})")
+        say(f"  {each.worker_id} {each.fleet_status} ({details})")
     last = found.last
     if last is None:
         say(f"no beat yet; run one with: drumbeat fleet beat {found.pool.pool_id}")
@@ -153,7 +153,7 @@ def _columns(rows: Sequence[tuple[Worker, str | None]]) -> Columns:
     health = {worker.worker_id: each for worker, each in rows}
     return {
         "worker": lambda worker: worker.worker_id,
-        "status": lambda worker: worker.standing,
+        "status": lambda worker: worker.fleet_status,
         "health": lambda worker: health[worker.worker_id],
         **place_columns([worker for worker, _ in rows]),
         "created": lambda worker: worker.created_at,

@@ -251,7 +251,7 @@ class Fleets:
             decide=decide,
             act=FleetActor(base.store, spawner, pool_id).act,
             on_beat=on_beat,
-            sum_up=with_outcome,
+            make_summary=with_outcome,
             after=base.tidy,
         )
 

@@ -64,7 +64,7 @@ def inputs(view: FleetView) -> dict[str, Any]:
     least, most, whose = bounds_at(view.policy, view.now)
     oldest = queue.oldest_ready if queue else None
     known: dict[str, Any] = {
-        "workers": dict(Counter(each.standing for each in view.workers if each.is_live)),
+        "workers": dict(Counter(each.fleet_status for each in view.workers if each.is_live)),
         "busy": len({each.worker_id for each in view.held}),
         "ready": queue.ready if queue else None,
         "blocked": queue.blocked or None if queue else None,

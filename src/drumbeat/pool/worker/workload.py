@@ -77,7 +77,7 @@ class JobWorkload:
         self._memory_checked = timedelta()
         self._loops: list[asyncio.Task[None]] = []
 
-    def when_in_doubt(self, beat: Callable[[], None]) -> None:
+    def on_possible_instructions(self, beat: Callable[[], None]) -> None:
         self._keeper.beat = beat
 
     async def prepare(self) -> None:

@@ -11,7 +11,6 @@ import msgspec
 
 from drumbeat.core.errors import InvalidInput, StoreCorrupt
 from drumbeat.core.job import (
-    AlikeJobs,
     Attempt,
     AttemptOutcome,
     Backoff,
@@ -20,6 +19,7 @@ from drumbeat.core.job import (
     JobId,
     JobOutcome,
     JobStatus,
+    JobsWithTemplate,
     NewJob,
     RateLimit,
 )
@@ -169,13 +169,13 @@ def _common(job: NewJob) -> tuple[Any, ...]:
     )
 
 
-def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
+def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[JobsWithTemplate]:
     """Whether a faster script can push these jobs: they differ only in payload, set no id, unique key, delay, start time,
     max_attempts, max_crashes, parents or workflow, and are at most ``_MOST_PLAIN``."""
-    return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
+    return isinstance(jobs, JobsWithTemplate) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
 
 
-def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
+def plain_words(jobs: JobsWithTemplate) -> Sequence[Argument]:
     """Return the script arguments to push jobs that differ only in payload: lane, priority, and each job as JSON."""
     check_keys(jobs.like)
     common = _common(jobs.like)
