@@ -195,7 +195,7 @@ def events(
     as_json: JsonOption = False,
 ) -> None:
     """List the actions that the fleet's controller took in the last day (at most in its last 5000 beats), newest last."""
-    latest = with_control_plane(store, lambda plane: plane.fleet(pool).deeds(limit))
+    latest = with_control_plane(store, lambda plane: plane.fleet(pool).beats_with_actions(limit))
     if as_json:
         show_json([{"n": each.n, "at": each.at, "actions": each.actions} for each in latest])
     for each in () if as_json else latest:

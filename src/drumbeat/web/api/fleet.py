@@ -187,7 +187,7 @@ async def fleet_actions(
 ) -> list[BeatShape]:
     """List the autoscaler's beats of the last day in which it took actions, newest last; only the last 5000 beats are searched.
     All beats: /pools/{pool_id}/beats."""
-    return [BeatShape.model_validate(each) for each in await (await _fleet(plane, pool_id)).deeds(limit)]
+    return [BeatShape.model_validate(each) for each in await (await _fleet(plane, pool_id)).beats_with_actions(limit)]
 
 
 @router.get(f"{_FLEET}/explain", operation_id="explain_fleet", responses=problems(404))
