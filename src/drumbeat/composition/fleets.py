@@ -318,7 +318,7 @@ class Fleets:
 
         def reported(report: BeatReport) -> None:
             alive.renew()
-            waker.noted(report.view)
+            waker.on_beat(report.view)
             if on_beat is not None:
                 on_beat(report)
 

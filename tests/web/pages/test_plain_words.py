@@ -40,7 +40,7 @@ from drumbeat.web.pages.pools_operations import _ChangeForm
 from drumbeat.web.roles import AuthMethod, Caller, Role
 
 FLEET = Path(drumbeat.fleet.__file__).parent
-SIMULATED = tuple(each.name for each in fields(SimulationResult) if each.name != "course")
+SIMULATED = tuple(each.name for each in fields(SimulationResult) if each.name != "series")
 MODES = {"ON_TARGET", "OVER_TARGET", "UNDER_TARGET"}
 
 

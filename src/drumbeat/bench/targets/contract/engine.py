@@ -79,7 +79,7 @@ class EngineContract(ContractFixtures):
     async def test_two_workers_insert_side_by_side(self, target: Target, table: str) -> None:
         inserts = load(operation("INSERT", 100, INSERT))
         engines = [target.engine(inserts, Draw.seeded(slot, 7, lambda: 0), EngineSettings()) for slot in (0, 1)]
-        both = [Running(engine, self.patience) for engine in engines]
+        both = [Running(engine, self.timeout) for engine in engines]
         for engine in engines:
             await engine.open()
             engine.set_target(2)
