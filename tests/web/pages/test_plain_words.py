@@ -104,7 +104,7 @@ def test_every_setting_of_a_policy_has_a_label_with_its_unit_and_says_what_holds
 @pytest.fixture
 def on_a_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Elements may be made for an operator, though no browser looks at them."""
-    monkeypatch.setattr(actions, "caller", lambda: Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_here=lambda: True))
+    monkeypatch.setattr(actions, "caller", lambda: Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_valid=lambda: True))
     client = Client(page("/nowhere"))
     with client:
         yield

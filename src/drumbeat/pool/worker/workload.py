@@ -278,7 +278,7 @@ class JobWorkload:
             if held is None or self._attempts is None:
                 return
             try:
-                ended = await self._attempts.verdict(held, self._tell_begun if self._plan.prefetch else None, self._confirm)
+                ended = await self._attempts.run(held, self._tell_begun if self._plan.prefetch else None, self._confirm)
             except asyncio.CancelledError:
                 return
             self._finish(held, None if held.is_settled else ended)
