@@ -41,7 +41,7 @@ async def main(url: str, connections: int, seconds: float, rate: float | None) -
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
         runner.set_target(connections, timedelta())
-        while engine.held < connections:
+        while engine.open_connections < connections:
             await asyncio.sleep(0.01)
         runner.set_rate(rate)
         runner.start("WARMUP", connections)

@@ -145,7 +145,7 @@ class TestPool(Pool):
     async def _run(self, attempts: AttemptRunner, job: Job) -> Ran:
         held = InFlightJob(job=job, token=job.token, claimed=self.clock.elapsed())
         with pushing_to(self.store, self._pool):
-            verdict = await attempts.verdict(held)
+            verdict = await attempts.run(held)
         await self.store.queue.settle(self._holder(_WORKER), [verdict])
         return _ran(job, verdict)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.composition.worker_slots import engine_room
+from drumbeat.composition.worker_slots import engine_capacity
 from drumbeat.core.errors import InvalidSettings
 from test_engines import plane_on
 
@@ -31,11 +31,11 @@ def test_the_slots_of_engines_are_added_up_if_all_are_known(names: str, slots: i
     broken = {"kind": "local", "slots": 0}
     plane = plane_on("postgresql://h/d", small=SMALL, cluster=CLUSTER, gpus=GPUS, broken=broken)
 
-    found = engine_room(plane.engines, names)
+    found = engine_capacity(plane.engines, names)
 
     assert (found.engines, found.slots, found.elsewhere) == (names, slots, elsewhere)
 
 
 def test_an_unknown_engine_has_no_slots() -> None:
     with pytest.raises(InvalidSettings, match="nope"):
-        engine_room(plane_on("postgresql://h/d").engines, "nope")
+        engine_capacity(plane_on("postgresql://h/d").engines, "nope")

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from drumbeat.core.job import LONGEST_WAIT, AlikeJobs, Backoff, Job, JobId, JobStatus, NewJob, format_count, retry_delay
+from drumbeat.core.job import LONGEST_WAIT, Backoff, Job, JobId, JobStatus, JobsWithTemplate, NewJob, format_count, retry_delay
 from drumbeat.core.pool import PoolId
 
 LIKE = NewJob(payload=None, priority=3, type="t")
-JOBS = AlikeJobs(["a", "b", "c"], LIKE)
+JOBS = JobsWithTemplate(["a", "b", "c"], LIKE)
 
 
 def test_alike_jobs_differ_in_their_payloads_only() -> None:
@@ -19,7 +19,7 @@ def test_alike_jobs_are_counted_and_taken_by_their_place() -> None:
     assert len(JOBS) == 3
     assert JOBS[-1].payload == "c"
     assert [job.payload for job in JOBS[1:]] == ["b", "c"]
-    assert not AlikeJobs([], LIKE)
+    assert not JobsWithTemplate([], LIKE)
 
 
 @pytest.mark.parametrize(

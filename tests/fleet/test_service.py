@@ -261,10 +261,10 @@ async def test_a_beat_of_long_ago_is_explained_without_reading_the_others(
 async def test_deeds_are_read_without_what_was_seen(clock: ManualClock, store: MemoryStore, counted: type[Counting]) -> None:
     await beats(store, clock, 200)
 
-    found = await desk(store).deeds(3)
+    found = await desk(store).beats_with_actions(3)
 
     assert ([beat.n for beat in found], {beat.view is None for beat in found}) == ([171, 181, 191], {True})
-    assert [beat.n for beat in await desk(store).deeds(50, since=seconds(30.5))] == [171, 181, 191]
+    assert [beat.n for beat in await desk(store).beats_with_actions(50, since=seconds(30.5))] == [171, 181, 191]
     assert counted.read == 0
 
 

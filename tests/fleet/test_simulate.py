@@ -93,7 +93,7 @@ def test_cold_and_warm_are_told_apart() -> None:
     assert cold.wait_p99_s > 60 > warm.wait_p99_s, "only the first jobs of all wait for a start"
     assert cold.spawns > warm.spawns
     assert warm.worker_hours == pytest.approx(sum(jobs.durations) / HOUR, rel=0.5)
-    assert warm.course.at[0] >= jobs.twice().arrivals[180]
+    assert warm.series.at[0] >= jobs.twice().arrivals[180]
     assert found.figures()["warm"]["jobs"] == 180
 
 
@@ -296,7 +296,7 @@ def test_percentiles_are_nearest_ranks() -> None:
 def test_a_course_is_drawn() -> None:
     found = run(load((0, 300), (5, 300), (6, 30)), workers=2)
 
-    lines = as_text(found.course, 20)
+    lines = as_text(found.series, 20)
     assert [line.split()[0] for line in lines] == ["workers", "busy", "queued"]
     assert lines[0].endswith(" 2")
     assert "█" in lines[0]

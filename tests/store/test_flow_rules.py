@@ -3,7 +3,7 @@
 import pytest
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import AlikeJobs, IfFailed, JobId, JobStatus, NewJob
+from drumbeat.core.job import IfFailed, JobId, JobStatus, JobsWithTemplate, NewJob
 from drumbeat.store.flow_rules import (
     READY,
     SKIPPED,
@@ -84,4 +84,4 @@ def test_a_long_chain_is_put_in_order() -> None:
 def test_plain_jobs_have_no_links() -> None:
     assert not has_links([job("a")])
     assert has_links([job("a"), job("b", "a")])
-    assert has_links(AlikeJobs([1, 2], job("b", "a")))
+    assert has_links(JobsWithTemplate([1, 2], job("b", "a")))

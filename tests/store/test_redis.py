@@ -521,8 +521,8 @@ async def test_of_many_beats_those_with_actions_are_found_and_no_others_are_sent
         return answers[-1]
 
     database.run = counted
-    assert [beat.n for beat in await store.beats.deeds(pool.pool_id)] == [1, 201, 401]
-    assert [beat.n for beat in await store.beats.deeds(pool.pool_id, limit=2, among=400)] == [201, 401]
+    assert [beat.n for beat in await store.beats.with_actions(pool.pool_id)] == [1, 201, 401]
+    assert [beat.n for beat in await store.beats.with_actions(pool.pool_id, limit=2, among=400)] == [201, 401]
     assert [len(answer) for answer in answers] == [3, 2]
 
 

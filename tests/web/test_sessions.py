@@ -29,13 +29,13 @@ def test_what_was_read_of_a_cookie_holds_as_long_as_the_cookie_would(after: time
     if logged_out:
         sessions.end(cookie)
 
-    assert sessions.holds(session, NOW + after) is goes_on
+    assert sessions.is_valid(session, NOW + after) is goes_on
     assert (sessions.read(cookie, NOW + after) is not None) is goes_on
 
 
 def test_an_operator_whose_session_is_over_may_change_nothing() -> None:
     here = [True]
-    caller = Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_here=lambda: here[0])
+    caller = Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_valid=lambda: here[0])
     before = caller.may_change
     here[0] = False
 

@@ -53,7 +53,7 @@ from drumbeat.bench.templates import TemplateDocument, parse, with_settings
 from drumbeat.bench.templates.revisions import as_document, revision, row_of, save_if
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
-from drumbeat.core.engine import DEFAULT_ENGINE, EngineRoom
+from drumbeat.core.engine import DEFAULT_ENGINE, EngineCapacity
 from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound, Refused, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
@@ -94,16 +94,16 @@ class BenchService:
         open_spawner: Callable[[str], AbstractAsyncContextManager[Spawner]],
         connections: ConnectionService | None = None,
         check_engine: Callable[[str], object] | None = None,
-        engine_room: Callable[[str], EngineRoom] | None = None,
+        engine_capacity: Callable[[str], EngineCapacity] | None = None,
         language_model: Callable[[], LanguageModel | None] | None = None,
     ) -> None:
         """``open_spawner`` opens a spawner, which starts workers, for the name of an engine or of several (``a,b``).
         ``check_engine`` raises InvalidSettings for an engine that is not known, or whose workers cannot reach the store.
-        ``engine_room`` returns how many workers the engines can run. ``language_model`` opens the model that explains runs, or
-        returns None if none is set up; it raises InvalidSettings, MissingExtra."""
+        ``engine_capacity`` returns how many workers the engines can run. ``language_model`` opens the model that explains
+        runs, or returns None if none is set up; it raises InvalidSettings, MissingExtra."""
         self._language_model = language_model or (lambda: None)
         self._check_engine = check_engine or (lambda engines: None)
-        self._engine_room = engine_room or (lambda engines: EngineRoom(engines=engines))
+        self._engine_capacity = engine_capacity or (lambda engines: EngineCapacity(engines=engines))
         self._store = store
         self._clock = clock
         self._owner = owner
@@ -167,15 +167,15 @@ class BenchService:
 
     async def plan(self, document: TemplateDocument) -> Preflight:
         """Return what a run of this template document would start, with warnings. Nothing is started."""
-        room = self._room(document)
-        return await preview_run(document, self._host, self._connections, await self.prices(), room)
+        capacity = self._capacity(document)
+        return await preview_run(document, self._host, self._connections, await self.prices(), capacity)
 
-    def _room(self, document: TemplateDocument) -> EngineRoom:
+    def _capacity(self, document: TemplateDocument) -> EngineCapacity:
         """Return how many workers the template's engine can run. Raises InvalidSettings if the engine is not known, or if its
         workers cannot reach the store."""
         engines = document.scaling.engine or DEFAULT_ENGINE
         self._check_engine(engines)
-        return self._engine_room(engines)
+        return self._engine_capacity(engines)
 
     async def preview(self, document: TemplateDocument) -> tuple[Operation, ...]:
         """Return the operations that a run's workers would send, with their SQL. Nothing is executed."""
@@ -195,8 +195,8 @@ class BenchService:
 
     async def _create(self, document: TemplateDocument, template_id: str | None) -> tuple[Run, Preflight]:
         """Create a run. ``template_id``: the template of its document, which may have been removed."""
-        room = self._room(document)
-        made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices(), room)
+        capacity = self._capacity(document)
+        made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices(), capacity)
         run_id = await self._orchestrator().create_run(template_id, made.config, name=document.name or "")
         if template_id is not None:
             with suppress(NotFound):

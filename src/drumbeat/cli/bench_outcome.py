@@ -155,7 +155,7 @@ def _print_verdicts(bench: "BenchService", record: RunRecord) -> None:
         if verdict.found is not None:
             found, limit = texts_that_differ(verdict.found, verdict.limit, 4)
         line = f"{verdict.subject} {verdict.measure}: {found}, limit {limit}: {verdict.standing}"
-        say(line, style=None if verdict.kept else "red")
+        say(line, style=None if verdict.is_met else "red")
 
 
 def _print_search(record: RunRecord) -> None:

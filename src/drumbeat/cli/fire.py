@@ -28,15 +28,15 @@ def main() -> int:
         settings = load_settings(os.environ)
     except DrumbeatError as exc:
         return _print_error(exc)
-    with forking(run_command, worker_modules(settings.store)) as door:
-        return fire(sys.argv[1], door)
+    with forking(run_command, worker_modules(settings.store)) as connector:
+        return fire(sys.argv[1], connector)
 
 
-def fire(firing: str, door: "ForkConnector | None" = None) -> int:
+def fire(firing: str, connector: "ForkConnector | None" = None) -> int:
     """Run the beat (pass of a control loop) that ``firing`` describes as JSON. Returns 0, or 1 if it could not be run."""
     try:
         with logging_to_stderr(logging.WARNING):
-            run(_fire(Firing.from_json(json.loads(firing)), door))
+            run(_fire(Firing.from_json(json.loads(firing)), connector))
     except DrumbeatError as exc:
         return _print_error(exc)
     return 0
@@ -47,9 +47,9 @@ def _print_error(exc: DrumbeatError) -> int:
     return 1
 
 
-async def _fire(firing: Firing, door: "ForkConnector | None") -> None:
+async def _fire(firing: Firing, connector: "ForkConnector | None") -> None:
     async with open_control_plane(load_settings(os.environ)) as plane:
-        plane.forks = door
+        plane.forks = connector
         print(json.dumps(await plane.fire(firing), default=str))
 
 

@@ -135,7 +135,7 @@ def _print_status(found: "FleetStatus") -> None:
         exempt = ", exempt from capacity" if each.meta.get(CAPACITY_EXEMPT) else ""
         health = shown_health(each, found.now, found.pool.thresholds)
         details = each.not_started or f"{health}, {each.active} jobs{deadline}{exempt}"
-        say(f"  {each.worker_id} {each.standing} ({details})")
+        say(f"  {each.worker_id} {each.fleet_status} ({details})")
     last = found.last
     if last is None:
         say(f"no beat yet; run one with: drumbeat fleet beat {found.pool.pool_id}")
@@ -153,7 +153,7 @@ def _columns(rows: Sequence[tuple[Worker, str | None]]) -> Columns:
     health = {worker.worker_id: each for worker, each in rows}
     return {
         "worker": lambda worker: worker.worker_id,
-        "status": lambda worker: worker.standing,
+        "status": lambda worker: worker.fleet_status,
         "health": lambda worker: health[worker.worker_id],
         **place_columns([worker for worker, _ in rows]),
         "created": lambda worker: worker.created_at,
@@ -195,7 +195,7 @@ def events(
     as_json: JsonOption = False,
 ) -> None:
     """List the actions that the fleet's controller took in the last day (at most in its last 5000 beats), newest last."""
-    latest = with_control_plane(store, lambda plane: plane.fleet(pool).deeds(limit))
+    latest = with_control_plane(store, lambda plane: plane.fleet(pool).beats_with_actions(limit))
     if as_json:
         show_json([{"n": each.n, "at": each.at, "actions": each.actions} for each in latest])
     for each in () if as_json else latest:

@@ -103,7 +103,7 @@ class FleetScreen:
         return Group(*lines, Text(), Text("last decisions", style="bold"), *(recent or [Text("none yet", style="dim")]))
 
     def _states(self) -> str:
-        count = Counter(worker.standing for worker in self.workers)
+        count = Counter(worker.fleet_status for worker in self.workers)
         shown = (*WorkerStatus, TERMINATING, NOT_STARTED)
         return ", ".join(f"{count[each]} {each}" for each in shown if count[each]) or "no workers"
 
@@ -146,7 +146,7 @@ class FleetScreen:
     def _columns(self) -> Columns:
         return {
             "worker": lambda worker: worker.worker_id,
-            "status": lambda worker: worker.standing,
+            "status": lambda worker: worker.fleet_status,
             "health": self._health,
             **place_columns(self.workers),
             "age": lambda worker: self.now - worker.created_at if self.now and worker.created_at else None,

@@ -253,7 +253,7 @@ class Fleets:
             decide=decide,
             act=FleetActor(base.store, spawner, pool_id).act,
             on_beat=on_beat,
-            sum_up=with_outcome,
+            make_summary=with_outcome,
             after=base.tidy,
         )
 
@@ -320,7 +320,7 @@ class Fleets:
 
         def reported(report: BeatReport) -> None:
             alive.renew()
-            waker.noted(report.view)
+            waker.on_beat(report.view)
             if on_beat is not None:
                 on_beat(report)
 

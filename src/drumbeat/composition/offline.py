@@ -104,11 +104,11 @@ def simulate_jobs(
     return simulate_load(load, chosen, SimulatedProvider(**around))
 
 
-def sentences(found: "BeatExplanation", deeds: str = "done:") -> Sequence[str]:
-    """Explain a beat's decision in sentences; ``deeds`` is the heading of the list of its actions."""
+def sentences(found: "BeatExplanation", actions_heading: str = "done:") -> Sequence[str]:
+    """Explain a beat's decision in sentences; ``actions_heading`` is the heading of the list of its actions."""
     from drumbeat.fleet.explain import sentences as spelt
 
-    return spelt(found, deeds)
+    return spelt(found, actions_heading)
 
 
 async def remove_cron_triggers(file: Path | None) -> Sequence[str]:

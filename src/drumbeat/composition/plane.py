@@ -271,7 +271,7 @@ class ControlPlane(ControlPlaneBase):
     def bench(self) -> "BenchService":
         """Return the service for benchmarks. Its workers outlive this process, so another process can continue a run."""
         from drumbeat.composition.language_model import open_language_model
-        from drumbeat.composition.worker_slots import engine_room
+        from drumbeat.composition.worker_slots import engine_capacity
         from drumbeat.runtime.host import this_host
 
         host = this_host()
@@ -283,7 +283,7 @@ class ControlPlane(ControlPlaneBase):
             self._bench_spawner,
             self.connections(),
             self.engines.check_reach,
-            partial(engine_room, self.engines),
+            partial(engine_capacity, self.engines),
             partial(open_language_model, self.settings, os.environ),
         )
         return service

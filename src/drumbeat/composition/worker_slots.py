@@ -4,16 +4,16 @@ from typing import Any
 
 from drumbeat.composition.engine_kinds import NamedEngine
 from drumbeat.composition.engines import Engines
-from drumbeat.core.engine import EngineRoom
+from drumbeat.core.engine import EngineCapacity
 from drumbeat.core.errors import DrumbeatError
 
 
-def engine_room(engines: Engines, names: str) -> EngineRoom:
+def engine_capacity(engines: Engines, names: str) -> EngineCapacity:
     """Return the slots of one engine, or of several together. Raises InvalidSettings for an unknown name."""
     found = [_slots(each) for each in engines.find(names)]
     known = [slots for slots in found if slots is not None]
     total = sum(known) if len(known) == len(found) else None
-    return EngineRoom(engines=names, slots=total, elsewhere=engines.run_elsewhere(names))
+    return EngineCapacity(engines=names, slots=total, elsewhere=engines.run_elsewhere(names))
 
 
 def _slots(engine: NamedEngine) -> int | None:

@@ -21,7 +21,7 @@ class EngineFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineRoom:
+class EngineCapacity:
     """How many workers the engines of a benchmark can run at once, and whether they run on other machines."""
 
     engines: str = DEFAULT_ENGINE

@@ -105,7 +105,7 @@ class NewJob:
     workflow_id: str | None = None  #: jobs of one workflow can be listed, counted and cancelled together
 
 
-class AlikeJobs(Sequence[NewJob]):
+class JobsWithTemplate(Sequence[NewJob]):
     """A sequence of jobs that differ only in payload. Each job is built from the template ``like`` when it is accessed."""
 
     __slots__ = ("like", "payloads")
@@ -121,11 +121,11 @@ class AlikeJobs(Sequence[NewJob]):
     def __getitem__(self, index: int) -> NewJob: ...
 
     @overload
-    def __getitem__(self, index: slice) -> "AlikeJobs": ...
+    def __getitem__(self, index: slice) -> "JobsWithTemplate": ...
 
-    def __getitem__(self, index: int | slice) -> "NewJob | AlikeJobs":
+    def __getitem__(self, index: int | slice) -> "NewJob | JobsWithTemplate":
         if isinstance(index, slice):
-            return AlikeJobs(self.payloads[index], self.like)
+            return JobsWithTemplate(self.payloads[index], self.like)
         return replace(self.like, payload=self.payloads[index])
 
 

@@ -9,18 +9,18 @@ RETRY_AFTER = timedelta(minutes=10)  #: then another worker is started for job t
 
 
 def types_not_loaded(
-    workers: Sequence[Worker], mended_at: datetime | None = None, retry_since: datetime | None = None
+    workers: Sequence[Worker], changed_at: datetime | None = None, retry_since: datetime | None = None
 ) -> Mapping[str, str]:
     """Return the types whose handler the newest worker that tried could not load, with the cause.
 
     A type is left out if a live worker has loaded its handler. Failures count only if the worker was ready after
-    ``mended_at`` (when a user last changed or resumed the pool) and, if it has ended, also after ``retry_since``.
+    ``changed_at`` (when a user last changed or resumed the pool) and, if it has ended, also after ``retry_since``.
     """
     tried = [(row.ready_at, row) for row in workers if row.ready_at is not None]
     counted = [
         (at, row)
         for at, row in tried
-        if (mended_at is None or at > mended_at) and (row.is_live or retry_since is None or at > retry_since)
+        if (changed_at is None or at > changed_at) and (row.is_live or retry_since is None or at > retry_since)
     ]
     found: dict[str, str] = {}
     for _, row in sorted(counted, key=lambda each: (each[0], each[1].worker_id)):

@@ -189,12 +189,12 @@ class Worker:
         return self.status in {WorkerStatus.ERROR, WorkerStatus.LOST} and self.exit_code not in ENDED_BY_ITSELF
 
     @property
-    def standing(self) -> str:
+    def fleet_status(self) -> str:
         """The status to show in a fleet: ``terminating`` while the worker is leaving, else ``shown_status``."""
         return TERMINATING if self.is_terminating else self.shown_status
 
     @property
-    def tells_of_gpu(self) -> bool:
+    def has_gpu_data(self) -> bool:
         """Whether the field ``gpu`` has data about a GPU, not only the disk space of the volume, which is stored there too."""
         return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
 

@@ -64,7 +64,7 @@ def inputs(view: FleetView) -> dict[str, Any]:
     least, most, whose = bounds_at(view.policy, view.now)
     oldest = queue.oldest_ready if queue else None
     known: dict[str, Any] = {
-        "workers": dict(Counter(each.standing for each in view.workers if each.is_live)),
+        "workers": dict(Counter(each.fleet_status for each in view.workers if each.is_live)),
         "busy": len({each.worker_id for each in view.held}),
         "ready": queue.ready if queue else None,
         "blocked": queue.blocked or None if queue else None,
@@ -116,8 +116,8 @@ def _action_line(what: str, subject: str, reason: str) -> str:
     return f"{what} {subject}: {reason}" if subject else f"{what}: {reason}"
 
 
-def sentences(found: BeatExplanation, deeds: str = "done:") -> list[str]:
-    """Write an explanation as lines of text; ``deeds`` is the heading above its actions."""
+def sentences(found: BeatExplanation, actions_heading: str = "done:") -> list[str]:
+    """Write an explanation as lines of text; ``actions_heading`` is the heading above its actions."""
     given = [f"  {name}: {_figure(value)}" for name, value in found.inputs.items()]
     wished = [f"  {wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes]
     bound = [f"  {limit.name}: {limit.before} → {limit.after}: {limit.reason}" for limit in found.limits]
@@ -132,7 +132,7 @@ def sentences(found: BeatExplanation, deeds: str = "done:") -> list[str]:
         "limits that changed the number:",
         *(bound or ["  none"]),
         f"wanted: {found.wanted} workers",
-        deeds,
+        actions_heading,
         *did,
     ]
 

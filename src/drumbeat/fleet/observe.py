@@ -140,9 +140,9 @@ def plan_in(policy: Mapping[str, Any], pool_id: PoolId, not_loaded: Collection[s
 
 def _not_loaded(pool: PoolRow, snapshot: PoolSnapshot) -> Collection[str]:
     """Return the job types whose handler the pool's workers cannot load: no worker is started for them."""
-    mended = pool.policy.get("mended_at")
-    mended_at = datetime.fromisoformat(mended) if mended else None
-    return types_not_loaded(snapshot.workers, mended_at, snapshot.now - RETRY_AFTER)
+    changed = pool.policy.get("mended_at")
+    changed_at = datetime.fromisoformat(changed) if changed else None
+    return types_not_loaded(snapshot.workers, changed_at, snapshot.now - RETRY_AFTER)
 
 
 def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, ...]:

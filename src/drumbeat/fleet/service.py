@@ -126,11 +126,11 @@ class FleetService:
             return await self._store.beats.last(self._pool_id, before=beat.at - _MICROSECOND, seen=seen)
         return found if found.view is not None or not seen else await self._before(found, seen=True)
 
-    async def deeds(self, limit: int, since: timedelta = timedelta(days=1)) -> Sequence[Beat]:
+    async def beats_with_actions(self, limit: int, since: timedelta = timedelta(days=1)) -> Sequence[Beat]:
         """Return the last ``limit`` of the recent beats in which actions were taken, oldest first, without their views. Of a
         fleet that beats very often, only the last beats are searched (``MOST_SEARCHED``). Raises NotFound."""
         await self._store.pools.get(self._pool_id)
-        return await self._store.beats.deeds(
+        return await self._store.beats.with_actions(
             self._pool_id, since=await self._store.now() - since, limit=min(limit, MOST_SEARCHED)
         )
 

@@ -27,7 +27,7 @@ class Simulated:
         return {**_figures(self.outcome), "warm": _figures(self.warm) if self.warm else None}
 
     def lines(self, width: int = 72) -> Sequence[str]:
-        return as_text(self.outcome.course, width)
+        return as_text(self.outcome.series, width)
 
     def draw(self, file: Path) -> None:
         """Write a plot: an HTML page if the name ends in .html, an image if it ends in .svg. Raises InvalidInput."""
@@ -40,7 +40,7 @@ class Simulated:
 
 
 def _figures(outcome: SimulationResult) -> dict[str, Any]:
-    return {name: value for name, value in asdict(outcome).items() if name != "course"}
+    return {name: value for name, value in asdict(outcome).items() if name != "series"}
 
 
 def policy_for(name: str | None, settings: Mapping[str, Any], file: Path | None = None) -> FleetPolicy:

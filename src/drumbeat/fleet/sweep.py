@@ -116,7 +116,7 @@ class Sweep:
             observe=lambda gap: self._look(pool),
             decide=decide,
             act=RecoveryActor(self.store, self.spawner, pool.pool_id).recover,
-            keep=lambda view: None,
+            encode_view=lambda view: None,
         )
         try:
             return await loop.beat()

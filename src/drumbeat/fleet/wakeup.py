@@ -32,7 +32,7 @@ class PushWaker:
         self._idle = asyncio.Event()
         self._known = 0  #: number of ready jobs that the pool's workers cannot claim
 
-    def noted(self, view: Mapping[str, Any] | None) -> None:
+    def on_beat(self, view: Mapping[str, Any] | None) -> None:
         """Start listening for new jobs if a beat observed a queue without claimable jobs; otherwise stop listening."""
         queue = (view or {}).get("queue")
         if queue is None or queue["ready"]:

@@ -72,8 +72,8 @@ def pool_loop(
         observe=observed,
         decide=decide_recovery if only_recover else decide,
         act=PoolActor(store, spawner, pool_id).act,
-        keep=_recorded,
-        sum_up=with_starts,
+        encode_view=_recorded,
+        make_summary=with_starts,
         after=after,
     )
 

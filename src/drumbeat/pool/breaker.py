@@ -12,14 +12,14 @@ SHORTEST, LONGEST = timedelta(seconds=30), timedelta(minutes=10)
 _PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: exit codes after which another worker would fail too
 
 
-def failure_streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> FailureStreak:
+def failure_streak(workers: Sequence[Worker], changed_at: datetime | None = None) -> FailureStreak:
     """Count how many of the newest workers failed in a row before they ran a job.
 
-    Workers that ended before ``mended_at`` (when a user last changed or resumed the pool) are ignored.
+    Workers that ended before ``changed_at`` (when a user last changed or resumed the pool) are ignored.
     """
     ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and counts_for_breaker(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
-    since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)
+    since = takewhile(lambda each: changed_at is None or each[0] > changed_at, newest_first)
     failed = [*takewhile(lambda each: has_failed(each[1]), since)]
     if not failed:
         return FailureStreak()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import AlikeJobs, Backoff, IfFailed, Job, JobId, NewJob, RateLimit
+from drumbeat.core.job import Backoff, IfFailed, Job, JobId, JobsWithTemplate, NewJob, RateLimit
 from drumbeat.core.plain import short_repr
 from drumbeat.pool.envelope import open_envelope
 from drumbeat.pool.payload import MOST_BYTES, as_json
@@ -24,12 +24,12 @@ def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJo
     return NewJob(payload=as_json(payload, "payload", most_bytes), **_read_options(options))
 
 
-def one_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
+def one_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> JobsWithTemplate:
     """Like ``new_job``, but returns the job as a sequence of length one, which is faster to build. Raises InvalidInput."""
-    return AlikeJobs([as_json(payload, "payload", most_bytes)], _template(options))
+    return JobsWithTemplate([as_json(payload, "payload", most_bytes)], _template(options))
 
 
-def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
+def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: Any) -> JobsWithTemplate:
     """Build many jobs with the same options. Raises InvalidInput that names the option, or the job's index and the field."""
     like, read = _template(options), list[Any]()
     try:
@@ -37,7 +37,7 @@ def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: A
             read.append(as_json(payload, "payload", most_bytes))
     except InvalidInput as exc:
         raise InvalidInput(f"job {len(read)}: {exc}") from exc
-    return AlikeJobs(read, like)
+    return JobsWithTemplate(read, like)
 
 
 def _template(options: Mapping[str, Any]) -> NewJob:

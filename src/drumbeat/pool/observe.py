@@ -134,13 +134,13 @@ def next_number(pool: PoolRow, snapshot: PoolSnapshot) -> int:
     return max([pool.last_worker, *(number for number in numbers if number is not None)]) + 1
 
 
-async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None) -> FailureStreak:
+async def read_streak(store: Store, pool_id: PoolId, changed_at: datetime | None) -> FailureStreak:
     """Read how many of the newest workers failed in a row. Reads a few ended workers, and more only if all of them failed."""
     ended = await store.workers.list_ended(pool_id, _FEW_ENDED)
-    found = failure_streak(ended, mended_at)
+    found = failure_streak(ended, changed_at)
     if len(ended) < _FEW_ENDED or found.failed < sum(counts_for_breaker(row) for row in ended):
         return found
-    return failure_streak(await store.workers.list_ended(pool_id, _MORE_ENDED), mended_at)
+    return failure_streak(await store.workers.list_ended(pool_id, _MORE_ENDED), changed_at)
 
 
 def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput, LargeLost, LargeUnavailable, LargeValueError
-from drumbeat.core.job import ENDED, AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob
+from drumbeat.core.job import ENDED, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, JobsWithTemplate, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.envelope import needs_envelope, open_envelope, seal
 from drumbeat.pool.large.values import MOST_LARGE, LargeValues, fetch_value
@@ -174,7 +174,7 @@ def _with_headers(jobs: Sequence[NewJob], headers: Sequence[dict[str, str]]) -> 
 
 def _escaped(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     """Return the jobs, with each payload that would be taken for an envelope put into an envelope."""
-    payloads = jobs.payloads if isinstance(jobs, AlikeJobs) else [job.payload for job in jobs]
+    payloads = jobs.payloads if isinstance(jobs, JobsWithTemplate) else [job.payload for job in jobs]
     for payload in payloads:
         if needs_envelope(payload):
             return [replace(job, payload=seal(job.payload)) for job in jobs]

@@ -116,10 +116,10 @@ class ControlLoop(Generic[V, A]):
 
     ``observe`` is given how long this controller had no contact with the store before this beat (zero at first), so that it
     does not mark workers lost because of its own outage. ``decide`` has no side effects. ``act`` carries out one action and
-    is safe to repeat. ``patience`` is the timeout of ``observe`` and of each action, except for actions of the types
+    is safe to repeat. ``timeout`` limits ``observe`` and each action, except for actions of the types
     ``unlimited``, which take as long as they need while the lease is renewed. ``run`` calls ``on_beat`` with the report
-    of each beat and then, if this controller led the beat, ``after``. ``keep`` converts the observed state to the JSON that is
-    stored with the beat; ``sum_up`` makes the stored summary from the decision's summary and the encoded actions.
+    of each beat and then, if this controller led the beat, ``after``. ``encode_view`` converts the observed state to the JSON
+    that is stored with the beat; ``make_summary`` makes the stored summary from the decision's summary and the encoded actions.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class ControlLoop(Generic[V, A]):
         observe: Callable[[timedelta], Awaitable[V]],
         decide: Callable[[V], Decision[A]],
         act: Callable[[A, Fence], Awaitable[None]],
-        patience: timedelta = timedelta(seconds=60),
+        timeout: timedelta = timedelta(seconds=60),
         unlimited: tuple[type, ...] = (),
         on_beat: Callable[[BeatReport], None] | None = None,
-        keep: Callable[[V], Mapping[str, Any] | None] = encode,
-        sum_up: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
+        encode_view: Callable[[V], Mapping[str, Any] | None] = encode,
+        make_summary: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
         after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._store = store
@@ -148,11 +148,11 @@ class ControlLoop(Generic[V, A]):
         self._observe = observe
         self._decide = decide
         self._act = act
-        self._patience = patience
+        self._timeout = timeout
         self._unlimited = unlimited
         self._on_beat = on_beat
-        self._keep = keep
-        self._sum_up = sum_up
+        self._encode_view = encode_view
+        self._make_summary = make_summary
         self._after = after
         self._last_seen: timedelta | None = None
         self._store_time: datetime | None = None  #: the store's clock at ``_last_seen``; None: this controller did not lead
@@ -269,9 +269,9 @@ class ControlLoop(Generic[V, A]):
 
     async def _in_time(self, work: Awaitable[T]) -> T:
         try:
-            return await race(self._clock.sleep(self._patience), _as_coroutine(work))
+            return await race(self._clock.sleep(self._timeout), _as_coroutine(work))
         except LostRace:
-            raise TimeoutError(f"did not finish within {self._patience.total_seconds():g} s and was cancelled") from None
+            raise TimeoutError(f"did not finish within {self._timeout.total_seconds():g} s and was cancelled") from None
 
     async def _record(self, draft: _Draft[V, A], duration: timedelta) -> BeatReport:
         row: NewBeat | None = None
@@ -279,7 +279,7 @@ class ControlLoop(Generic[V, A]):
         with draft.stage("record"):
             row = self._row(draft, duration)
             append = self._store.beats.append(self._pool_id, row, fence=draft.lease.fence)
-            number = (await with_timeout(self._clock, self._patience, append)).n
+            number = (await with_timeout(self._clock, self._timeout, append)).n
         return BeatReport(
             led=True,
             n=number,
@@ -297,12 +297,12 @@ class ControlLoop(Generic[V, A]):
         return NewBeat(
             owner=draft.lease.owner,
             epoch=draft.lease.epoch,
-            view=None if draft.view is None else self._keep(draft.view),
+            view=None if draft.view is None else self._encode_view(draft.view),
             actions=tuple(draft.actions),
             why_not=decision.why_not,
             error=draft.error,
             duration=duration,
-            summary=decision.summary if self._sum_up is None else self._sum_up(decision.summary, draft.actions),
+            summary=decision.summary if self._make_summary is None else self._make_summary(decision.summary, draft.actions),
         )
 
     async def run(self, stop: asyncio.Event, wake: asyncio.Event | None = None) -> None:

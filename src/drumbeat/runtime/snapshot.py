@@ -120,7 +120,7 @@ def with_gpus(workers: Sequence[Worker], instances: Sequence[Instance]) -> tuple
         return tuple(workers)
     return tuple(
         replace(row, gpu={**reported[row.worker_id], **(row.gpu or {})})
-        if row.worker_id in reported and not row.tells_of_gpu
+        if row.worker_id in reported and not row.has_gpu_data
         else row
         for row in workers
     )

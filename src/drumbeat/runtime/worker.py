@@ -72,7 +72,7 @@ class WorkerLifecycle:
             store, identity, every, self._handler, clock=clock, connection=connection, samples=samples
         )
         if isinstance(workload, WakesHeartbeat):
-            workload.when_in_doubt(self._heartbeat.beat_now)
+            workload.on_possible_instructions(self._heartbeat.beat_now)
         self._meta: Mapping[str, Any] = {}
         self.work_is_done = False  #: whether it left because its work is finished, and not because of a stop
         self.is_replaced = False  #: whether it ends because its row is gone, or is that of another process

@@ -91,7 +91,7 @@ class Workload(Protocol):
 class WakesHeartbeat(Protocol):
     """A workload that can notice new instructions for its worker earlier than the next heartbeat does."""
 
-    def when_in_doubt(self, beat: Callable[[], None]) -> None:
+    def on_possible_instructions(self, beat: Callable[[], None]) -> None:
         """Set the function that the workload calls when there might be new instructions: ``beat`` sends a heartbeat at once."""
         ...
 

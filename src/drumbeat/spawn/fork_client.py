@@ -89,13 +89,13 @@ class Forked:
         return None if code is None else int(code)
 
 
-def fork(door: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
-    """Start a process through the fork server to which ``door`` connects.
+def fork(connector: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
+    """Start a process through the fork server to which ``connector`` connects.
 
     Raises NoForkServer if the process was certainly not started, SpawnAmbiguous if no answer came in time.
     """
     try:
-        connection = door.connect()
+        connection = connector.connect()
     except OSError as exc:
         raise NoForkServer(str(exc)) from exc
     try:

@@ -169,8 +169,8 @@ def announce(connection: socket.socket, request: Request) -> bool:
     """Record this process in the state folder if it is a worker, and send its pid to the client. False: the client is gone."""
     pid = os.getpid()
     birth = born(pid)
-    if request.known_as:
-        folder, pool_id, worker_id = request.known_as
+    if request.record_as:
+        folder, pool_id, worker_id = request.record_as
         state_dir, name = StateDir(Path(folder)), (PoolId(pool_id), WorkerId(worker_id))
         state_dir.note_forked(name, f"{pid}:{birth}")
         state_dir.note_ref(name, f"{pid}:{birth}")

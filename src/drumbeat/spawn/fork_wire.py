@@ -27,7 +27,7 @@ class Request:
     environment: Mapping[str, str]
     folder: str  #: the working directory of the process
     made_of: str  #: the client's interpreter and code; a server with other code refuses the request
-    known_as: Sequence[str] = ()  #: for a worker: the state folder in which it records itself, its pool and its id
+    record_as: Sequence[str] = ()  #: for a worker: the state folder in which it records itself, its pool and its id
     leash: str | None = None  #: the environment variable in which the process gets the leash's file descriptor
 
     def to_bytes(self) -> bytes:

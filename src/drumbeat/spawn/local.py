@@ -239,7 +239,7 @@ class LocalSpawner:
             environment=self._environment_of(order, name),
             folder=os.getcwd(),
             made_of=code_identity(),
-            known_as=(str(self._state_dir.path), *name),
+            record_as=(str(self._state_dir.path), *name),
             leash=None if self._leash is None else LEASH_FD,
         )
         try:

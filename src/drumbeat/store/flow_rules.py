@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from drumbeat.core.errors import InvalidInput, NotFound, Refused
-from drumbeat.core.job import UNFINISHED, AlikeJobs, IfFailed, JobId, JobStatus, NewJob
+from drumbeat.core.job import UNFINISHED, IfFailed, JobId, JobStatus, JobsWithTemplate, NewJob
 from drumbeat.core.pool import PoolId
 
 FAILED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
@@ -73,7 +73,7 @@ def skip_reason(parent: JobId, status: JobStatus) -> str:
 
 def has_links(jobs: Sequence[NewJob]) -> bool:
     """Whether any of these jobs waits for other jobs."""
-    return bool(jobs.like.after) if isinstance(jobs, AlikeJobs) else any(job.after for job in jobs)
+    return bool(jobs.like.after) if isinstance(jobs, JobsWithTemplate) else any(job.after for job in jobs)
 
 
 def may_free_a_key(jobs: Sequence[NewJob]) -> bool:

@@ -7,7 +7,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import AlikeJobs, NewJob
+from drumbeat.core.job import JobsWithTemplate, NewJob
 from drumbeat.pool.own_transaction import AwaitedConnection, then
 from drumbeat.pool.validation import check_duration, check_time
 from drumbeat.pool.worker.context import JobContext
@@ -181,7 +181,7 @@ class Task(TaskFunction, Generic[P, R]):
 
     def _with_keys(self, payloads: Sequence[Any], like: NewJob) -> Sequence[NewJob]:
         if self._unique is False:
-            return AlikeJobs(payloads, like)
+            return JobsWithTemplate(payloads, like)
         keys = [unique_key(self.task_name, self._unique, self.parameters, payload) for payload in payloads]
         return [replace(like, payload=payload, unique_key=key) for payload, key in zip(payloads, keys, strict=True)]
 

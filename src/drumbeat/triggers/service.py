@@ -205,7 +205,7 @@ class TriggerService:
         """Run the beat that a cloud event asks for. Returns the beat's report for each pool; to an HTTP event, a response."""
         return await answer_event(event, self._run, self._deliveries())
 
-    async def hear(self, name: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
+    async def answer_webhook(self, name: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
         """Answer a webhook request that another HTTP server received. Raises InvalidSettings if its secret is missing."""
         return await self._deliveries().answer("POST", f"{PATH}{name}", headers, body)
 

@@ -25,7 +25,7 @@ class AppState:
     clock: Clock
     group: asyncio.TaskGroup  #: background tasks; they end when the server stops
     triggers: "TriggerService | None" = None  #: triggers of this server's trigger file; None: no file
-    wake: Callable[[str], Awaitable[Sequence[str]]] | None = None  #: fires triggers after a push to a pool
+    on_push: Callable[[str], Awaitable[Sequence[str]]] | None = None  #: fires triggers after a push to a pool
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held during a simulation, so that only one runs at a time
     feeds: Feeds = field(init=False)  #: live updates of runs and pools, each read once for all viewers
     verdicts: Verdicts = field(init=False)
@@ -50,7 +50,7 @@ class AppState:
 
     def pool(self, name: str) -> "Pool":
         """Return a job pool, for changes that let jobs run: they fire the triggers that start workers."""
-        return self.plane.pool(name, self.wake)
+        return self.plane.pool(name, self.on_push)
 
     def fingerprint(self, request: bytes) -> str:
         """Return a hash of a request, keyed with DRUMBEAT_KEY if it is set, so that the hash does not reveal the request."""

@@ -101,7 +101,7 @@ class AuthMiddleware:
         if _token(headers) is not None:
             address = self._address(scope, headers)
             if wait := self._attempts.barred_for(address):
-                return self._login.barred(headers, wait)
+                return self._login.rate_limited(headers, wait)
             self._attempts.note(address)
         return self._login.page(headers, scope["path"], scope.get("query_string", b"").decode("latin-1"))
 
@@ -121,7 +121,7 @@ class AuthMiddleware:
         if session is None:
             return None
         return Caller(
-            role=session.role, means=AuthMethod.SESSION, is_here=lambda: self._sessions.holds(session, self._clock.now())
+            role=session.role, means=AuthMethod.SESSION, is_valid=lambda: self._sessions.is_valid(session, self._clock.now())
         )
 
     def _address(self, scope: Scope, headers: dict[str, str]) -> str:

@@ -21,7 +21,7 @@ class RunSource:
 
     async def read(self) -> Sequence[FeedUpdate[LiveRun]]:
         """Return the run's current state. If the run has ended since the last read, first an update in phase PROCESSING."""
-        watched = await self._watch.look()
+        watched = await self._watch.poll()
         if watched.run.status not in RUN_ENDED:
             self._before = watched
             return [_update(watched)]
@@ -33,9 +33,9 @@ class RunSource:
     async def catch_up(self) -> bool:
         return await self._watch.catch_up_a_little()
 
-    def course(self) -> RunSeries:
+    def series(self) -> RunSeries:
         """Return the run's chart data, as far as it has been read."""
-        return self._watch.course()
+        return self._watch.series()
 
 
 def _update(watched: LiveRun) -> FeedUpdate[LiveRun]:

@@ -41,7 +41,7 @@ class Login:
             return problem(401, "expected a token: send Authorization: Bearer TOKEN, or log in at /login", _CHALLENGE)
         return _form("/" if path in (LOGIN, LOGOUT) else _url(path, query))
 
-    def barred(self, headers: dict[str, str], wait: timedelta) -> Response:
+    def rate_limited(self, headers: dict[str, str], wait: timedelta) -> Response:
         """Return the response (429) to a client whose address has sent too many wrong tokens."""
         seconds = max(ceil(wait.total_seconds()), 1)
         retry_after = {"Retry-After": str(seconds)}
@@ -67,7 +67,7 @@ class Login:
         target = _local_path(fields.get("next", ["/"])[0])
         if role is None:
             if wait := self._attempts.barred_for(address):
-                return self.barred(dict(request.headers), wait)
+                return self.rate_limited(dict(request.headers), wait)
             self._attempts.note(address)
             return _form(target, message="Wrong token.")
         return self._logged_in(request, self._sessions.open(role, self._clock.now()), target)

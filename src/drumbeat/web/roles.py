@@ -28,15 +28,15 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller. ``is_here`` returns whether the session is still valid: a page can stay open for hours."""
+    """An authenticated caller. ``is_valid`` returns whether the session is still valid: a page can stay open for hours."""
 
     role: Role
     means: AuthMethod
-    is_here: Callable[[], bool] = _always  #: False once the session has expired or was logged out
+    is_valid: Callable[[], bool] = _always  #: False once the session has expired or was logged out
 
     @property
     def may_change(self) -> bool:
-        return self.role is Role.OPERATOR and self.is_here()
+        return self.role is Role.OPERATOR and self.is_valid()
 
 
 def allowed(caller: Caller, method: str) -> bool:

@@ -65,13 +65,13 @@ async def open_app_state(
     file = settings.triggers or triggers_file()
     triggers = plane.triggers(file) if file is not None else None
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-        wake = None
+        on_push = None
         if triggers is not None:
-            wake = partial(triggers.work_added, beside=await stack.enter_async_context(triggers.in_loop()))
+            on_push = partial(triggers.work_added, beside=await stack.enter_async_context(triggers.in_loop()))
         if settings.conduct and plane.store.traits.keeps_runs and (bench := _installed_bench(plane)) is not None:
             group.create_task(bench.orchestrate(stop))
         schedules = group.create_task(triggers.keep()) if triggers is not None else None
-        state = AppState(plane=plane, settings=settings, clock=clock, group=group, triggers=triggers, wake=wake)
+        state = AppState(plane=plane, settings=settings, clock=clock, group=group, triggers=triggers, on_push=on_push)
         try:
             yield state
         finally:

@@ -53,9 +53,9 @@ class Sessions:
     def read(self, cookie: str, now: datetime) -> LoginSession | None:
         """Return the session of a cookie; None if the cookie is invalid, expired or logged out."""
         found = self._session(cookie)
-        return found if found is not None and self.holds(found, now) else None
+        return found if found is not None and self.is_valid(found, now) else None
 
-    def holds(self, session: LoginSession, now: datetime) -> bool:
+    def is_valid(self, session: LoginSession, now: datetime) -> bool:
         """Whether a session is still valid: not expired, not logged out, and its role still has a token."""
         ended = session.until <= now.timestamp() or session.session_id in self._ended
         return not ended and bool(self._tokens[session.role])

@@ -54,7 +54,7 @@ async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any], 
     try:
         await websocket.send_text(_HELLO)
         while (frame := await listener.next()) is not None:
-            if not caller.is_here():
+            if not caller.is_valid():
                 return LOGGED_OUT
             await websocket.send_text(listener.text(frame).decode())
     except (WebSocketDisconnect, RuntimeError):
@@ -86,7 +86,7 @@ async def _event_lines(feed: Feed[Any], logs_to: int | None, caller: Caller) -> 
     yield b"retry: 2000\n\n"
     with feed.listening(logs_to) as listener:
         while (frame := await listener.next()) is not None:
-            if not caller.is_here():
+            if not caller.is_valid():
                 return
             head = f"id: {frame.n}-{frame.logs_to}\nevent: {frame.told.event}\ndata: "
             yield head.encode() + listener.text(frame) + b"\n\n"

@@ -13,19 +13,19 @@ from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.templates import parse, plan_of
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.engine import EngineRoom
+from drumbeat.core.engine import EngineCapacity
 from drumbeat.core.errors import InvalidInput
 from drumbeat.store.memory import MemoryStore
 
-A = EngineRoom(engines="a", slots=5, elsewhere=True)
+A = EngineCapacity(engines="a", slots=5, elsewhere=True)
 FIXED_8 = {"scaling": {"mode": "FIXED", "min_workers": 8, "min_connections": 2}}
 QPS = {"load_mode": "QPS", "target_qps": 1000, "expected_latency_ms": 10}
 
 
-def planned(template: dict[str, Any], room: EngineRoom = A) -> Preflight:
+def planned(template: dict[str, Any], capacity: EngineCapacity = A) -> Preflight:
     document = parse({**POSTGRES, **template})
-    plan = within_slots(plan_of(document, HOST), room.slots)
-    return preflight(document, plan, inspect_offline(document), EnginePlan(room=room, model=HOST))
+    plan = within_slots(plan_of(document, HOST), capacity.slots)
+    return preflight(document, plan, inspect_offline(document), EnginePlan(capacity=capacity, model=HOST))
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_a_limit_above_the_slots_is_pointed_out() -> None:
 
 
 def test_an_engine_without_known_slots_limits_nothing() -> None:
-    assert planned({"load_mode": "QPS"}, EngineRoom(engines="a", elsewhere=True)).most_workers is None
-    assert planned(FIXED_8, EngineRoom()).errors == ()
+    assert planned({"load_mode": "QPS"}, EngineCapacity(engines="a", elsewhere=True)).most_workers is None
+    assert planned(FIXED_8, EngineCapacity()).errors == ()
 
 
 @pytest.mark.parametrize(
-    ("what", "template", "room", "says"),
+    ("what", "template", "capacity", "says"),
     [
         ("its hosts are not known", {"load_mode": "QPS"}, A, True),
         ("the template says how many", {"load_mode": "QPS", "scaling": {"max_connections": 20}}, A, False),
@@ -84,21 +84,21 @@ def test_an_engine_without_known_slots_limits_nothing() -> None:
             A,
             False,
         ),
-        ("the workers run here", {"load_mode": "QPS"}, EngineRoom(engines="here", slots=5), False),
+        ("the workers run here", {"load_mode": "QPS"}, EngineCapacity(engines="here", slots=5), False),
     ],
 )
 def test_a_plan_says_if_this_machine_was_taken_as_the_model(
-    what: str, template: dict[str, Any], room: EngineRoom, says: bool
+    what: str, template: dict[str, Any], capacity: EngineCapacity, says: bool
 ) -> None:
     model = "estimated from this machine (4 cores, 16.0 GiB), as the hosts of engine a are not known"
 
-    assert any(model in warning for warning in planned(template, room).warnings) is says, what
+    assert any(model in warning for warning in planned(template, capacity).warnings) is says, what
 
 
 async def test_a_throughput_that_the_slots_cannot_reach_is_refused() -> None:
     connections = ConnectionService(MemoryStore(ManualClock()), Vault())
     document = parse({**POSTGRES, **QPS, "target": {}, "scaling": {"mode": "BOUNDED", "max_workers": 9, "max_connections": 2}})
 
-    assert (await preview_run(document, HOST, connections, Prices(), EngineRoom())).most_workers == 9
+    assert (await preview_run(document, HOST, connections, Prices(), EngineCapacity())).most_workers == 9
     with pytest.raises(InvalidInput, match="cannot be reached with max 4 workers"):
-        await preview_run(document, HOST, connections, Prices(), EngineRoom(engines="a", slots=4))
+        await preview_run(document, HOST, connections, Prices(), EngineCapacity(engines="a", slots=4))

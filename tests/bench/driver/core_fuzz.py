@@ -234,7 +234,7 @@ class Round:
             self._accept: 2,
             self._set_rate: 1,
             self._set_epoch: 2,
-            self._forgive: 1,
+            self._drop_overdue: 1,
             self._give_up: 0.2,
             self._cut: 1,
             self._babble: 0.2,
@@ -345,8 +345,8 @@ class Round:
         self._rate = self._chance.choice(RATES)
         self._each(lambda half: half.core.set_rate(self._rate))
 
-    def _forgive(self) -> None:
-        self._each(lambda half: half.core.forgive())
+    def _drop_overdue(self) -> None:
+        self._each(lambda half: half.core.drop_overdue())
 
     def _set_epoch(self) -> None:
         epoch = self._chance.randint(0, 300)

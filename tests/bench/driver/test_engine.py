@@ -88,7 +88,7 @@ async def driven(
     await engine.open()
     try:
         engine.set_target(connections)
-        await until(lambda: engine.held == connections, "all connections are open")
+        await until(lambda: engine.open_connections == connections, "all connections are open")
         engine.accept(True)
         yield engine
     finally:
@@ -183,12 +183,12 @@ async def test_the_target_goes_up_and_down_under_load_and_no_query_is_cut(
     async with driven(url, load(), 10, EngineSettings(most_connections=200)) as engine:
         for target in (120, 20, 60):
             engine.set_target(target)
-            await until(lambda target=target: engine.held == target, f"{target} connections are held")  # type: ignore[misc]
+            await until(lambda target=target: engine.open_connections == target, f"{target} connections are held")  # type: ignore[misc]
         await engine.drain(timedelta(seconds=10))
         found = engine.take()
         await comes_to(url, 60)
         engine.set_target(0)
-        await until(lambda: engine.held == 0, "all are closed")
+        await until(lambda: engine.open_connections == 0, "all are closed")
 
     assert (found["outcome"] == OK).all()
     await comes_to(url, 0)
@@ -220,7 +220,7 @@ async def test_an_operation_over_its_limit_is_given_up_and_its_connection_replac
     slow = Operation(kind="SLOW", weight=100, statements=(Statement(sql="SELECT pg_sleep(5)"),))
     async with driven(url, load(slow), 2, EngineSettings(limit=timedelta(milliseconds=300))) as engine:
         found = await records_of(engine, 2)
-        await until(lambda: engine.held == 2, "both are there again")
+        await until(lambda: engine.open_connections == 2, "both are there again")
         again = await records_of(engine, 2)
 
     assert {int(each) for each in (*found["outcome"], *again["outcome"])} == {TIMED_OUT}
@@ -235,7 +235,7 @@ async def test_a_server_that_is_killed_and_comes_back_finds_the_load_again(priva
         private_postgres.kill()
         lost = await records_of(engine, 1)
         private_postgres.start()
-        await until(lambda: engine.held == 4, "all connections are back", within=60)
+        await until(lambda: engine.open_connections == 4, "all connections are back", within=60)
         engine.take()
         again = await records_of(engine, 100)
 
@@ -252,7 +252,7 @@ async def test_a_server_that_does_not_answer_means_timeouts_not_a_hang(private_p
         await records_of(engine, 50)
         with private_postgres.paused():
             await until(lambda: TIMED_OUT in engine.take()["outcome"], "operations are given up")
-        await until(lambda: engine.held == 4, "all connections are back")
+        await until(lambda: engine.open_connections == 4, "all connections are back")
         again = await records_of(engine, 50)
 
     assert engine.failure is None

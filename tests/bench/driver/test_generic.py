@@ -95,24 +95,24 @@ class TestConnections:
     async def test_connects_are_bounded(self, kind: str) -> None:
         database = FakeDatabase()
         async with running(database, kind, connections=40, parallel_connects=3) as work:
-            await work.until(lambda: work.engine.held == 40)
+            await work.until(lambda: work.engine.open_connections == 40)
 
         assert 1 <= database.most_connecting <= 3
 
     async def test_no_more_are_held_than_allowed(self, kind: str) -> None:
         database = FakeDatabase()
         async with running(database, kind, connections=50, most_connections=5) as work:
-            await work.until(lambda: work.engine.held == 5)
+            await work.until(lambda: work.engine.open_connections == 5)
             await work.recorded(100)
 
-            assert (work.engine.held, database.open) == (5, 5)
+            assert (work.engine.open_connections, database.open) == (5, 5)
 
     async def test_the_target_may_change_at_any_moment(self, kind: str) -> None:
         database = FakeDatabase()
         async with running(database, kind, connections=1) as work:
             for target in (30, 3, 17, 0, 8):
                 work.engine.set_target(target)
-                await work.until(lambda expected=target: work.engine.held == expected == database.open)  # type: ignore[misc]
+                await work.until(lambda expected=target: work.engine.open_connections == expected == database.open)  # type: ignore[misc]
             await work.engine.drain(seconds(10))
             records = work.records
 
@@ -126,19 +126,19 @@ class TestConnections:
             for target in (40, 2, 40, 4):
                 work.engine.set_target(target)
                 await asyncio.sleep(0.001)
-            await work.until(lambda: work.engine.held == 4 == database.open)
+            await work.until(lambda: work.engine.open_connections == 4 == database.open)
             await work.until(lambda: database.connecting == 0)
 
-            assert (work.engine.held, database.open) == (4, 4)
+            assert (work.engine.open_connections, database.open) == (4, 4)
 
     async def test_one_that_is_too_many_finishes_its_operation(self, kind: str) -> None:
         database = FakeDatabase(hangs=True)
         async with running(database, kind, connections=4) as work:
             await work.until(lambda: work.engine.in_flight == 4)
             work.engine.set_target(1)
-            assert (work.engine.in_flight, work.engine.held) == (4, 4)
+            assert (work.engine.in_flight, work.engine.open_connections) == (4, 4)
             database.let_go.set()
-            await work.until(lambda: work.engine.held == 1)
+            await work.until(lambda: work.engine.open_connections == 1)
             records = work.records
 
         assert outcomes(records) == [OK]
@@ -159,7 +159,7 @@ class TestConnections:
         async with running(database, kind, connections=0) as work:
             database.refusals = 3
             work.engine.set_target(1)
-            await work.until(lambda: work.engine.held == 1)
+            await work.until(lambda: work.engine.open_connections == 1)
 
             assert work.engine.failed_connects == 3
             assert [sample.message for sample in work.engine.error_samples] == ["nobody there"] * 3
@@ -186,9 +186,9 @@ class TestConnections:
             database.connects_hang = True
             work.engine.set_target(2)
             await work.until(lambda: work.engine.failed_connects >= 2)
-            assert work.engine.held == 0
+            assert work.engine.open_connections == 0
             database.connects_hang = False
-            await work.until(lambda: work.engine.held == 2)
+            await work.until(lambda: work.engine.open_connections == 2)
 
         assert work.engine.error_samples[0].message == "no answer within 1 s"
 
@@ -201,7 +201,7 @@ class TestConnections:
             async with asyncio.timeout(60):
                 await work.engine.close()
 
-        assert (work.engine.failed_connects, work.engine.held) == (0, 0)
+        assert (work.engine.failed_connects, work.engine.open_connections) == (0, 0)
 
     async def test_open_makes_one_and_says_when_it_cannot(self, kind: str) -> None:
         with pytest.raises(InvalidSettings, match="nobody there"):
@@ -225,7 +225,7 @@ class TestConnections:
         async with running(database, kind) as work:
             await work.recorded(1)
             await work.engine.close()
-            held = (work.engine.held, database.open)
+            held = (work.engine.open_connections, database.open)
 
         assert held == (0, 0)
         assert (unopened.open, database.open) == (0, 0)
@@ -289,7 +289,7 @@ class TestLimit:
             await work.until(lambda: int((work.records["outcome"] == TIMED_OUT).sum()) >= 2)
             given_up = len(work.records)
             database.let_go.set()
-            await work.until(lambda: work.engine.held == 2)
+            await work.until(lambda: work.engine.open_connections == 2)
             await work.recorded(given_up + 20)
             assert await work.engine.drain(seconds(10)) == 0
             records = work.records
@@ -411,7 +411,7 @@ class TestOrders:
             async with running(FakeDatabase(), kind, connections=0, hottest_first=hottest_first) as work:
                 work.engine.accept(False)
                 work.engine.set_target(4)
-                await work.until(lambda: work.engine.held == 4)
+                await work.until(lambda: work.engine.open_connections == 4)
                 work.engine.set_rate(100)
                 work.engine.accept(True)
                 records = await work.recorded(16)

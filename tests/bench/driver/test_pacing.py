@@ -155,7 +155,7 @@ class TestGate:
         now.ns += SECOND
         assert gate.backlog == 31
 
-        gate.forgive()
+        gate.drop_overdue()
 
         assert gate.backlog == 0
         now.ns += SECOND // 2

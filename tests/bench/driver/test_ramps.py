@@ -51,9 +51,9 @@ async def held_after(runner: LoadRunner, clock: SystemClock, connections: int, r
     """Change the target; answers with how long after the ramp's end it was reached."""
     runner.set_target(connections, ramp)
     end = clock.elapsed() + ramp
-    while runner.engine.held != connections or clock.elapsed() < end:
+    while runner.engine.open_connections != connections or clock.elapsed() < end:
         late = clock.elapsed() - end
-        assert late < PATIENCE, f"{runner.engine.held} of {connections} connections {late} after the ramp's end"
+        assert late < PATIENCE, f"{runner.engine.open_connections} of {connections} connections {late} after the ramp's end"
         await clock.sleep(timedelta(milliseconds=5))
     return clock.elapsed() - end
 

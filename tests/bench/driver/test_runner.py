@@ -22,7 +22,7 @@ class ScriptedEngine:
 
     epoch: int = 0
     backlog: int = 0
-    held: int = 1
+    open_connections: int = 1
     ended: list[Records] = field(default_factory=list)
 
     def began(self, operations: int) -> Records:

@@ -57,7 +57,7 @@ async def test_load_is_encrypted(server: PostgresServer, options: str) -> None:
         try:
             engine.set_target(4)
             engine.accept(True)
-            await running.until(lambda: engine.held == 4)
+            await running.until(lambda: engine.open_connections == 4)
             await running.recorded(200)
             encrypted = await target.fetch(ENCRYPTED)
             records = await running.drained()

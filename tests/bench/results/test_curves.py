@@ -2,7 +2,7 @@ import pytest
 
 from bench.recorded import seconds
 from drumbeat.bench.model import Point
-from drumbeat.bench.results.curves import MOST_POINTS, curves_of, read, written
+from drumbeat.bench.results.curves import MOST_POINTS, curves_of, decode_curves, encode_curves
 from drumbeat.core.downsample import downsample
 from drumbeat.core.errors import InvalidInput
 
@@ -67,12 +67,12 @@ def test_an_hour_has_few_points_in_every_line_and_its_phases() -> None:
 def test_what_a_result_kept_is_read_back() -> None:
     found = curves_of(seconds(1, length=30))
 
-    assert read(written(found)) == found
+    assert decode_curves(encode_curves(found)) == found
 
 
 @pytest.mark.parametrize("spoiled", [None, 7, {"series": 3}, {"phases": [{}]}])
 def test_what_cannot_be_read_is_none(spoiled: object) -> None:
-    assert read(spoiled) is None
+    assert decode_curves(spoiled) is None
 
 
 def test_of_nothing_there_is_nothing_to_draw() -> None:

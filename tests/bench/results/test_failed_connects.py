@@ -74,7 +74,7 @@ async def test_every_view_of_an_ended_run_has_the_error_rate_of_its_verdict(
     await scene.worked(5, failing=False, failed_connects=4)
     await concluded(scene, clock)
 
-    seen, errors = await RunWatch(store, RUN).look(), await read_errors(store, RUN)
+    seen, errors = await RunWatch(store, RUN).poll(), await read_errors(store, RUN)
     record, document = await read_record(store, RUN), run_document(seen)
 
     rate = 40 / 480
@@ -99,11 +99,11 @@ async def test_live_objectives_and_figures_count_them_as_the_verdict_will(scene:
     watch = RunWatch(store, RUN)
     await scene.worked(10, failing=False)
     await scene.changed(operations=220)
-    good = await watch.look()
+    good = await watch.poll()
     await scene.worked(5, failing=False, failed_connects=4)
     await scene.changed(operations=330)
 
-    seen, errors = await watch.look(), await read_errors(store, RUN)
+    seen, errors = await watch.poll(), await read_errors(store, RUN)
 
     assert [(each.objectives[0].standing, each.failed_connects) for each in (good, seen)] == [("ok", 0), ("over", 40)]
     assert seen.figures is not None
@@ -116,10 +116,10 @@ async def test_before_the_measurement_those_since_the_start_are_shown(store: Mem
     await scene.led_to(RunStatus.STARTING)
     await scene.joined("a")
     watch = RunWatch(store, RUN)
-    seen = [await watch.look()]
+    seen = [await watch.poll()]
     for phase in ("WARMUP", "MEASUREMENT"):
         await scene.worked(2, phase=phase, failed_connects=3)
-        seen.append(await watch.look())
+        seen.append(await watch.poll())
 
     assert [each.failed_connects for each in seen] == [0, 6, 6]
 

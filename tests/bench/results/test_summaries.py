@@ -95,8 +95,8 @@ async def test_the_summary_is_the_same_wherever_it_is_shown(runs: Runs) -> None:
     read = await read_summary(runs.store, run)
 
     watch = RunWatch(runs.store, run.run_id)
-    assert (await watch.look()).summary == read
-    assert (await watch.look()).summary == read
+    assert (await watch.poll()).summary == read
+    assert (await watch.poll()).summary == read
     before = await read_previous(runs.store, run)
     assert summarise(await read_short_record(runs.store, run), before) == read
     assert "operations/s 50 → 100 (+100.0 %)" in " ".join(read)

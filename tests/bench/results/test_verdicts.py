@@ -40,7 +40,7 @@ def test_a_figure_is_near_at_nine_tenths_and_over_beyond_its_limit(
     limit: float, found: float | None, standing: LimitStanding
 ) -> None:
     assert verdict(limit, found).standing is standing
-    assert verdict(limit, found).kept is (found is not None and found <= limit)
+    assert verdict(limit, found).is_met is (found is not None and found <= limit)
 
 
 def test_each_limit_that_is_set_has_a_verdict_all_kinds_together_first() -> None:

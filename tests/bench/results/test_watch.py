@@ -31,7 +31,7 @@ async def scene(store: MemoryStore, clock: ManualClock) -> Scene:
 async def test_a_look_tells_what_all_workers_do_now(scene: Scene, store: Store) -> None:
     await scene.worked(5)
 
-    seen = await RunWatch(store, RUN).look()
+    seen = await RunWatch(store, RUN).poll()
 
     assert seen.figures is not None
     assert (round(seen.figures.qps), seen.figures.connections) == (22, 10)
@@ -47,7 +47,7 @@ async def test_a_look_tells_what_all_workers_do_now(scene: Scene, store: Store) 
 async def test_objectives_are_judged_by_the_last_seconds(scene: Scene, store: Store) -> None:
     await scene.worked(5)
 
-    found = (await RunWatch(store, RUN).look()).objectives
+    found = (await RunWatch(store, RUN).poll()).objectives
 
     assert [(each.kind, each.standing) for each in found] == [("", "over"), ("read", "ok")]
 
@@ -58,7 +58,7 @@ async def test_a_worker_that_fell_silent_is_stale_then_lost(scene: Scene, store:
     for silent in (0, 31, 30):
         await clock.advance(timedelta(seconds=silent))
         await scene.worked(1, ["a"])
-        health.append((await watch.look()).workers[1].health)
+        health.append((await watch.poll()).workers[1].health)
 
     assert health == [Health.HEALTHY, Health.STALE, Health.LOST]
 
@@ -69,7 +69,7 @@ async def test_a_worker_that_was_killed_looks_lost_and_one_that_left_does_not(sc
     await store.workers.move(killed, WorkerStatus.ERROR, "its process is gone")
     await store.workers.move(left, WorkerStatus.TERMINATED, "it left")
 
-    seen = await RunWatch(store, RUN).look()
+    seen = await RunWatch(store, RUN).poll()
 
     assert [each.health for each in seen.workers] == [Health.LOST, Health.HEALTHY]
 
@@ -78,10 +78,10 @@ async def test_no_sample_is_counted_twice_however_often_one_looks(scene: Scene, 
     watch = RunWatch(store, RUN)
     for _ in range(30):
         await scene.worked(1)
-        await watch.look()
+        await watch.poll()
     await watch.catch_up()
 
-    found = (await watch.look()).reads, [y for _, y in watch.course().curves.series["qps"]]
+    found = (await watch.poll()).reads, [y for _, y in watch.series().curves.series["qps"]]
 
     assert found == (600, [22.0] * 28)
 
@@ -89,14 +89,14 @@ async def test_no_sample_is_counted_twice_however_often_one_looks(scene: Scene, 
 async def test_a_sample_written_late_is_still_counted(scene: Scene, store: Store) -> None:
     watch = RunWatch(store, RUN)
     await scene.worked(10, ["a"])
-    await watch.look()
+    await watch.poll()
     await watch.catch_up()
     sample = scene._beat(scene.workers[1], "MEASUREMENT", 2.0).sample
     assert sample is not None
     late = replace(sample, age=timedelta(seconds=2))
     await store.samples.append(scene.pool_id, WorkerId("b"), "b", [late])
 
-    assert (await watch.look()).reads == 110
+    assert (await watch.poll()).reads == 110
 
 
 async def test_what_went_before_the_first_look_is_caught_up_with(scene: Scene, store: Store) -> None:
@@ -104,10 +104,10 @@ async def test_what_went_before_the_first_look_is_caught_up_with(scene: Scene, s
     await scene.worked(300)
     watch = RunWatch(store, RUN)
 
-    first = await watch.look()
-    early = watch.course()
+    first = await watch.poll()
+    early = watch.series()
     await watch.catch_up()
-    course, last = watch.course(), await watch.look()
+    course, last = watch.series(), await watch.poll()
 
     assert (first.reads, early.complete) == (None, False)
     assert (last.reads, course.complete) == (6000, True)
@@ -120,7 +120,7 @@ async def test_catching_up_may_be_cut_off_and_goes_on_where_it_was(
 ) -> None:
     await scene.worked(300)
     watch = RunWatch(store, RUN)
-    await watch.look()
+    await watch.poll()
     for slices in (3, 1, 4):
         monkeypatch.setattr(watch, "_store", _Failing(store, slices))
         with pytest.raises(StoreUnavailable):
@@ -128,7 +128,7 @@ async def test_catching_up_may_be_cut_off_and_goes_on_where_it_was(
     monkeypatch.setattr(watch, "_store", store)
     await watch.catch_up()
 
-    assert (await watch.look()).reads == 6000
+    assert (await watch.poll()).reads == 6000
 
 
 class _Failing:
@@ -151,11 +151,11 @@ class _Failing:
 async def test_log_lines_are_brought_once(scene: Scene, store: Store) -> None:
     watch = RunWatch(store, RUN)
     await scene.logged("one", "two")
-    first = (await watch.look()).logs
+    first = (await watch.poll()).logs
     await scene.logged("three")
-    second = (await watch.look()).logs
+    second = (await watch.poll()).logs
 
-    assert [[line.message for line in each] for each in (first, second, (await watch.look()).logs)] == [
+    assert [[line.message for line in each] for each in (first, second, (await watch.poll()).logs)] == [
         ["one", "two"],
         ["three"],
         [],
@@ -165,7 +165,7 @@ async def test_log_lines_are_brought_once(scene: Scene, store: Store) -> None:
 async def test_the_first_look_brings_the_last_log_lines_of_many(scene: Scene, store: Store) -> None:
     await scene.logged(*(f"line {n}" for n in range(1203)))
 
-    lines = (await RunWatch(store, RUN).look()).logs
+    lines = (await RunWatch(store, RUN).poll()).logs
 
     assert (len(lines), lines[-1].message) == (500, "line 1202")
 
@@ -175,7 +175,7 @@ async def test_an_ended_run_is_told_by_its_result(scene: Scene, store: Store) ->
     await scene.led_to(RunStatus.STOPPING, RunStatus.COMPLETED)
     await scene.resulted()
 
-    seen = await RunWatch(store, RUN).look()
+    seen = await RunWatch(store, RUN).poll()
 
     assert (seen.figures, seen.reads, seen.writes) == (None, 200, 20)
     assert [(each.kind, each.standing) for each in seen.objectives] == [("", "over"), ("read", "ok")]
@@ -192,7 +192,7 @@ async def test_an_ended_search_is_told_by_the_level_it_found(store: MemoryStore,
     )  # fmt: skip
     await store.steps.save([step])
 
-    (kept,) = (await RunWatch(store, RUN).look()).objectives
+    (kept,) = (await RunWatch(store, RUN).poll()).objectives
 
     assert (kept.found, kept.standing) == (0.5, "ok")
 
@@ -206,10 +206,10 @@ async def test_curves_that_a_result_kept_need_no_samples(scene: Scene, store: Me
     await store.results.save(rows)
     await scene.led_to(RunStatus.COMPLETED)
     watch = RunWatch(cast(Store, _Failing(store, 0)), RUN)
-    await watch.look()
+    await watch.poll()
     await watch.catch_up()
 
-    kept = watch.course().curves
+    kept = watch.series().curves
 
     assert len(kept.series["qps"]) == 40
     assert [each.name for each in kept.phases] == ["MEASUREMENT"]
@@ -219,15 +219,15 @@ async def test_a_run_that_was_never_started_has_no_course(store: MemoryStore, cl
     await Scene(store, clock, RunId("fresh")).made()
     watch = RunWatch(store, RunId("fresh"))
 
-    seen = await watch.look()
+    seen = await watch.poll()
     await watch.catch_up()
 
-    assert (seen.run.status, seen.workers, watch.course().curves.seconds) == (RunStatus.PREPARED, (), 0)
+    assert (seen.run.status, seen.workers, watch.series().curves.seconds) == (RunStatus.PREPARED, (), 0)
 
 
 async def test_nobody_watches_a_run_that_is_not_there(store: Store) -> None:
     with pytest.raises(NotFound):
-        await RunWatch(store, RunId("nope")).look()
+        await RunWatch(store, RunId("nope")).poll()
 
 
 async def test_what_the_server_said_is_gathered(scene: Scene, store: Store) -> None:
@@ -236,9 +236,9 @@ async def test_what_the_server_said_is_gathered(scene: Scene, store: Store) -> N
         await scene.decided("Remember", "x", view={"probe": probe})
         await scene.clock.advance(timedelta(seconds=1))
     watch = RunWatch(store, RUN)
-    await watch.look()
+    await watch.poll()
 
-    server = watch.course().server
+    server = watch.series().server
 
     assert [y for _, y in server.series["waiting"]] == [0, 3, 1]
     assert "active" not in server.series
@@ -262,7 +262,7 @@ async def test_it_is_the_same_on_a_real_database(tmp_path: Path) -> None:
         await scene.joined("a")
         await scene.worked(3)
         await scene.logged("said", worker="a")
-        seen = await RunWatch(store, RUN).look()
+        seen = await RunWatch(store, RUN).poll()
 
     assert [(each.worker.worker_id, each.qps) for each in seen.workers] == [("a", 11)]
     assert [line.message for line in seen.logs] == ["said"]

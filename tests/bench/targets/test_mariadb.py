@@ -146,17 +146,17 @@ class TestFaults:
             running = Running(engine, seconds(60))
             await engine.open()
             engine.set_target(8)
-            await running.until(lambda: engine.held == 8)
+            await running.until(lambda: engine.open_connections == 8)
             engine.accept(True)
             await running.recorded(100)
 
             await asyncio.to_thread(private_mariadb.kill)
-            await running.until(lambda: engine.held == 0)
+            await running.until(lambda: engine.open_connections == 0)
             lost = running.records[running.records["outcome"] != OK]
             assert await target.signals() is None
             await running.until(lambda: engine.failed_connects > 0)
             await asyncio.to_thread(private_mariadb.start)
-            await running.until(lambda: engine.held == 8)
+            await running.until(lambda: engine.open_connections == 8)
             before = len(running.records)
             await running.recorded(before + 100)
 
@@ -180,7 +180,7 @@ class TestFaults:
             with private_mariadb.paused():
                 await running.until(lambda: int((running.records["outcome"] == TIMED_OUT).sum()) >= 4)
                 await running.until(lambda: engine.failed_connects > 0)
-            await running.until(lambda: engine.held == 4)
+            await running.until(lambda: engine.open_connections == 4)
             before = len(running.records)
             again = (await running.recorded(before + 100))[before:]
             await engine.close()

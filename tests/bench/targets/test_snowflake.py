@@ -14,7 +14,7 @@ class TestSnowflake(TargetContract):
     """Hybrid tables, which enforce their keys as the contract expects."""
 
     slow_sql = "SELECT SYSTEM$WAIT(60)"
-    patience = timedelta(seconds=120)
+    timeout = timedelta(seconds=120)
 
     @pytest.fixture
     async def target(self, snowflake_url: str) -> AsyncIterator[Target]:

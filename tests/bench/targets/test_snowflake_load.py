@@ -70,7 +70,7 @@ class TestSessions:
         await engine.open()
         engine.set_target(1)
         running = Running(engine, PATIENCE)
-        await running.until(lambda: engine.held == 1)
+        await running.until(lambda: engine.open_connections == 1)
         sessions = [each for each in snowflake.state()["sessions"] if each["tag"].startswith("drumbeat:r:w")]
         await engine.close()
 
@@ -82,7 +82,7 @@ class TestSessions:
         )
         await engine.open()
         engine.set_target(1)
-        await Running(engine, PATIENCE).until(lambda: engine.held == 1)
+        await Running(engine, PATIENCE).until(lambda: engine.open_connections == 1)
         sessions = [each for each in snowflake.state()["sessions"] if each["tag"].startswith("drumbeat:r:w")]
         await engine.close()
 
@@ -171,7 +171,7 @@ class TestTables:
                 ["CREATE INTERACTIVE TABLE seen (k BIGINT PRIMARY KEY, v INTEGER) CLUSTER BY (k) AS SELECT * FROM t"]
             )
             described = await opened.describe("seen")
-            made = generate("mixed", Subject(table=described, words=dialect_of("snowflake")), PRESETS["mixed"])
+            made = generate("mixed", Subject(table=described, dialect=dialect_of("snowflake")), PRESETS["mixed"])
         with pytest.raises(InvalidInput, match="interactive tables are created from a query"):
             async with SnowflakeTarget(snowflake.new_database() + "&tables=interactive") as opened:
                 await opened.define(["CREATE TABLE t (k BIGINT PRIMARY KEY)"])
@@ -188,7 +188,7 @@ class TestTables:
         )
         await target.load_rows("orders", ["order_id", "customer", "total"], [(n, f"c{n}", n / 4) for n in range(1, 50)])
         described = await target.describe("orders")
-        made = generate("mixed", Subject(table=described, words=dialect_of("snowflake")), PRESETS["mixed"])
+        made = generate("mixed", Subject(table=described, dialect=dialect_of("snowflake")), PRESETS["mixed"])
 
         running = await run(target, made.load, EngineSettings(), count=24)
 

@@ -17,7 +17,7 @@ from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.placeholders import quoted_part
 from drumbeat.bench.templates import parse, plan_of, resolved, run_config
 from drumbeat.bench.templates.custom import numbered
-from drumbeat.bench.templates.written import can_be_written, written
+from drumbeat.bench.templates.workload_block import fits_workload_block, workload_block
 from drumbeat.bench.workloads.columns import dialect_of
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.bench.workloads.prepare import prepare
@@ -65,13 +65,13 @@ def values(load: Load, kind: str) -> list[object]:
 def test_a_load_that_is_written_down_is_read_back_as_it_was(name: str) -> None:
     load = standard(name, 1).load
 
-    again = load_of(written(load).model_dump(mode="json", exclude_none=True))
+    again = load_of(workload_block(load).model_dump(mode="json", exclude_none=True))
 
     assert again.operations == load.used
 
 
 def test_what_has_no_name_in_a_workload_is_known() -> None:
-    assert not can_be_written(standard("tpcc", 1).load)
+    assert not fits_workload_block(standard("tpcc", 1).load)
 
 
 # Presets and queries for a table
@@ -345,7 +345,7 @@ async def test_a_standard_workload_stays_a_name_where_nothing_depends_on_the_dat
 
 async def test_what_a_preset_resolves_to_is_what_is_generated_for_the_table(sqlite: Target) -> None:
     description = await people(sqlite, 200)
-    expected = generate("x", Subject(table=description, words=dialect_of("sqlite")), PRESETS["read-only"]).load
+    expected = generate("x", Subject(table=description, dialect=dialect_of("sqlite")), PRESETS["read-only"]).load
 
     load = await load_on(sqlite, {"preset": "read-only"})
 

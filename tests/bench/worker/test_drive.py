@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ class FakeEngine:
     error_samples: list[FakeError] = field(default_factory=list)
 
     @property
-    def held(self) -> int:
+    def open_connections(self) -> int:
         return self.holds()
 
 
@@ -161,7 +162,7 @@ async def test_how_many_connections_were_held_is_told_beside_how_many_were_asked
 
 
 def test_what_was_held_is_the_measured_intervals_average() -> None:
-    intervals: list[Any] = [FakeEngine(lambda: 60), FakeEngine(lambda: 58)]
+    intervals: list[Any] = [SimpleNamespace(held=60), SimpleNamespace(held=58)]
 
     assert (held_on_average(intervals), held_on_average([])) == (59, 0)
 

@@ -26,7 +26,7 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 async def test_a_second_run_begins_its_new_keys_above_the_firsts(target: Target) -> None:
     description = await people(target, 10)
-    load = generate("people", Subject(table=description, words=dialect_of(target.traits.name)), {Kind.INSERT: 100}).load
+    load = generate("people", Subject(table=description, dialect=dialect_of(target.traits.name)), {Kind.INSERT: 100}).load
 
     runs = [await drive(target, await with_keys_above_existing(target, load), operations=50, slot=slot) for slot in (5, 0, 5)]
 

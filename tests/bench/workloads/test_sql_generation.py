@@ -48,8 +48,8 @@ def a_table(*columns: Column, key: str | None = "id", bounds: tuple[int, int] | 
     return TableDescription(name="shop.sales", columns=columns, key=key, key_low=low, key_high=high)
 
 
-def made(table: TableDescription, pools: ValuePools | None = None, words: SqlDialect | None = None) -> Generated:
-    return generate("l", Subject(table=table, pools=pools or ValuePools(), words=words or SqlDialect()), MIXED)
+def made(table: TableDescription, pools: ValuePools | None = None, dialect: SqlDialect | None = None) -> Generated:
+    return generate("l", Subject(table=table, pools=pools or ValuePools(), dialect=dialect or SqlDialect()), MIXED)
 
 
 def operations(generated: Generated) -> dict[str, Operation]:
@@ -279,7 +279,7 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 async def test_what_was_generated_for_a_table_runs_on_it(target: Target, sampled: bool) -> None:
     description = await people(target, 1_000)
     pools = await sample_pools(target, description, 4) if sampled else ValuePools()
-    result = generate("people", Subject(table=description, pools=pools, words=dialect_of(target.traits.name)), MIXED)
+    result = generate("people", Subject(table=description, pools=pools, dialect=dialect_of(target.traits.name)), MIXED)
 
     await target.check(result.load)
     driven = await drive(target, result.load, operations=400)
@@ -304,7 +304,7 @@ async def test_postgresqls_own_types_are_looked_up_inserted_and_changed(postgres
         )
         description = declared(await target.describe("Odd"), code="character(3)")
         pools = await sample_pools(target, description, 4)
-        result = generate("odd", Subject(table=description, pools=pools, words=dialect_of("postgresql")), MIXED)
+        result = generate("odd", Subject(table=description, pools=pools, dialect=dialect_of("postgresql")), MIXED)
         await target.check(result.load)
         driven = await drive(target, result.load, operations=200)
 
@@ -324,7 +324,7 @@ async def test_snowflakes_own_types_are_inserted_and_changed(snowflake_url: str)
             ]
         )
         description = await target.describe("odd")
-        result = generate("odd", Subject(table=description, words=dialect_of("snowflake")), PRESETS["write-only"])
+        result = generate("odd", Subject(table=description, dialect=dialect_of("snowflake")), PRESETS["write-only"])
         await target.check(result.load)
         driven = await drive(target, result.load, operations=20)
         kept = await target.fetch("SELECT COUNT(*), COUNT(at), COUNT(code), COUNT(doc), COUNT(note) FROM odd WHERE id > 3")

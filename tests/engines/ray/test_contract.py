@@ -15,7 +15,7 @@ from engines.ray.conftest import Head, settings_at
 
 
 class TestRaySpawner(SurvivorContract, PoolListContract):
-    patience = timedelta(minutes=8)
+    timeout = timedelta(minutes=8)
     interval = timedelta(milliseconds=100)
 
     @pytest.fixture

@@ -43,7 +43,7 @@ async def test_a_job_has_its_own_timeout_or_else_its_workers(
     )
     job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED, timeout=of_the_job)
     async with asyncio.TaskGroup() as group:
-        verdict = group.create_task(attempts.verdict(InFlightJob(job=job, token=job.token)))
+        verdict = group.create_task(attempts.run(InFlightJob(job=job, token=job.token)))
         await begun.wait()
         await clock.advance(after - SECOND)
         assert not verdict.done()
@@ -85,7 +85,7 @@ async def test_the_timeout_begins_when_the_handler_is_imported(
     attempts = AttemptRunner(handlers={"": describe(lambda: 7)}, executor=executor, clock=clock, chance=lambda: 0.5)
     job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED, timeout=SECOND)
     async with asyncio.TaskGroup() as group:
-        verdict = group.create_task(attempts.verdict(InFlightJob(job=job, token=job.token)))
+        verdict = group.create_task(attempts.run(InFlightJob(job=job, token=job.token)))
         await settle()
         assert executor.asked.is_set()
         await clock.advance(takes)
@@ -121,7 +121,7 @@ async def test_a_job_that_is_stopped_while_a_hook_runs_after_it_keeps_its_outcom
     job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED)
     held = InFlightJob(job=job, token=job.token)
     async with asyncio.TaskGroup() as group:
-        held.task = group.create_task(attempts.verdict(held))
+        held.task = group.create_task(attempts.run(held))
         await begun.wait()
         held.stop(AttemptOutcome.CANCELLED)
 

@@ -153,7 +153,7 @@ async def test_what_changes_something_is_done_for_operators_only_and_while_their
     async def deed() -> None:
         happened.append(True)
 
-    monkeypatch.setattr(actions, "caller", lambda: Caller(role=role, means=AuthMethod.SESSION, is_here=lambda: here))
+    monkeypatch.setattr(actions, "caller", lambda: Caller(role=role, means=AuthMethod.SESSION, is_valid=lambda: here))
     monkeypatch.setattr(actions, "notify", lambda text, *, error: said.append(text))
     monkeypatch.setattr(actions, "show_session_ended", lambda: said.append(actions.SESSION_ENDED))
     await actions.operators_only(deed)()

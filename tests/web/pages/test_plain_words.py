@@ -40,7 +40,7 @@ from drumbeat.web.pages.pools_operations import _ChangeForm
 from drumbeat.web.roles import AuthMethod, Caller, Role
 
 FLEET = Path(drumbeat.fleet.__file__).parent
-SIMULATED = tuple(each.name for each in fields(SimulationResult) if each.name != "course")
+SIMULATED = tuple(each.name for each in fields(SimulationResult) if each.name != "series")
 MODES = {"ON_TARGET", "OVER_TARGET", "UNDER_TARGET"}
 
 
@@ -104,7 +104,7 @@ def test_every_setting_of_a_policy_has_a_label_with_its_unit_and_says_what_holds
 @pytest.fixture
 def on_a_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Elements may be made for an operator, though no browser looks at them."""
-    monkeypatch.setattr(actions, "caller", lambda: Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_here=lambda: True))
+    monkeypatch.setattr(actions, "caller", lambda: Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_valid=lambda: True))
     client = Client(page("/nowhere"))
     with client:
         yield

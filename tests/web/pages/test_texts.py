@@ -40,7 +40,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def on_a_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Elements may be made for an operator, though no browser looks at them."""
-    monkeypatch.setattr(actions, "caller", lambda: Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_here=lambda: True))
+    monkeypatch.setattr(actions, "caller", lambda: Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_valid=lambda: True))
     client = Client(page("/nowhere"))
     with client:
         yield

@@ -38,7 +38,7 @@ async def running(scene: Scene, plan: RunPlan = PLAN, seconds: int = 5) -> Scene
 
 
 async def told(store: MemoryStore) -> dict[str, Any]:
-    return run_document(await RunWatch(store, RUN).look())
+    return run_document(await RunWatch(store, RUN).poll())
 
 
 async def test_a_document_has_everything_the_seed_lists_and_is_json(scene: Scene, store: MemoryStore) -> None:
@@ -283,7 +283,7 @@ async def test_a_log_line_is_told_with_its_level_and_source(scene: Scene, store:
     await running(scene, seconds=1)
     await scene.logged("it is slow", level="WARNING", worker="a")
 
-    (line,) = (await RunWatch(store, RUN).look()).logs
+    (line,) = (await RunWatch(store, RUN).poll()).logs
 
     assert {name: log_document(line)[name] for name in ("level", "worker_id", "message")} == {
         "level": "WARNING",

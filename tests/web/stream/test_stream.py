@@ -207,12 +207,12 @@ async def test_a_stream_ends_when_its_session_is_logged_out(plane: ControlPlane,
 
 
 async def test_server_sent_events_end_when_their_session_has_ended(running: Scene, state: AppState) -> None:
-    is_here = [True]
-    caller = Caller(role=Role.READER, means=AuthMethod.SESSION, is_here=lambda: is_here[0])
+    valid = [True]
+    caller = Caller(role=Role.READER, means=AuthMethod.SESSION, is_valid=lambda: valid[0])
     lines = aiter(event_stream(run_feed(state.feeds, state.plane, RunId(RUN))[0], None, caller).body_iterator)
 
     first = [await anext(lines) for _ in range(2)]
-    is_here[0] = False
+    valid[0] = False
     await running.worked(1)
 
     assert first[0] == b"retry: 2000\n\n"

@@ -119,12 +119,12 @@ async def register_worker(call: ActionCall) -> Context:
 
 
 async def deregister_worker(call: ActionCall) -> Context:
-    await call.backends.leave(call.need("worker_id", "deregister_worker"), "terminated")
+    await call.backends.deregister(call.need("worker_id", "deregister_worker"), "terminated")
     return {}
 
 
 async def heartbeat(call: ActionCall) -> Context:
-    await call.backends.beat(call.need("worker_id", "heartbeat"))
+    await call.backends.heartbeat(call.need("worker_id", "heartbeat"))
     return {}
 
 

@@ -69,7 +69,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
     async def on_machine_end(self, context: Context, final_output: Context) -> Context:
         worker_id = context.get("worker_id")
         if self._heartbeat is not None and worker_id in self._backends.registration.own():
-            await self._backends.leave(worker_id, "terminated")
+            await self._backends.deregister(worker_id, "terminated")
         state = context["machine"]["current_state"] if "machine" in context else None
         computed = self._plan.get("outputs", {}).get(state, {})
         return {**final_output, **evaluate(computed, {"context": context})}
@@ -79,7 +79,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         worker_id = context.get("worker_id")
         if worker_id in self._backends.registration.own():
             try:
-                await self._backends.beat(worker_id)
+                await self._backends.heartbeat(worker_id)
             except KeyError:
                 log.warning("worker %s was marked lost; the result of its job will be refused", worker_id)
             except DrumbeatError as exc:

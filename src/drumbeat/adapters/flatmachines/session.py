@@ -76,12 +76,12 @@ class PoolClaims:
         status: str = record.status
         return status
 
-    async def beat(self, worker_id: str) -> None:
+    async def heartbeat(self, worker_id: str) -> None:
         """Send a heartbeat and renew the worker's claims. Raises KeyError if the worker has ended or was marked lost."""
         await self.registration.heartbeat(worker_id)
         await self.work.renew(worker_id)
 
-    async def leave(self, worker_id: str, status: str, error: str | None = None) -> None:
+    async def deregister(self, worker_id: str, status: str, error: str | None = None) -> None:
         """Stop a worker's heartbeats and end it with this status. If the worker has ended or was marked lost, only log that."""
         if heartbeat := self._heartbeats.pop(worker_id, None):
             await heartbeat.stop()
@@ -94,7 +94,7 @@ class PoolClaims:
         """After a state machine failed: fail all jobs of its worker, and set the worker's status to error."""
         await self.work.settle_all(worker_id, AttemptOutcome.FAILED, error)
         if worker_id in self.registration.own():
-            await self.leave(worker_id, "error", error)
+            await self.deregister(worker_id, "error", error)
 
     async def abandon(self, error: str | None) -> None:
         """Give up the claimed jobs and end the workers. With ``error``, jobs and workers fail; else jobs are queued again."""
@@ -104,7 +104,7 @@ class PoolClaims:
                 continue
             await self.work.settle_all(worker_id, AttemptOutcome.RELEASED, None)
             if worker_id in self.registration.own():
-                await self.leave(worker_id, "terminated")
+                await self.deregister(worker_id, "terminated")
 
     async def stop(self) -> None:
         for heartbeat in self._heartbeats.values():

@@ -12,7 +12,7 @@ from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.templates import TemplateDocument, check_complete, check_no_password, plan_of, run_config, with_url
 from drumbeat.bench.templates.plan import check_reachable
-from drumbeat.core.engine import EngineRoom
+from drumbeat.core.engine import EngineCapacity
 from drumbeat.core.errors import InvalidInput
 
 _GIB = 1024**3
@@ -36,14 +36,15 @@ async def preview_run(
     host: HostCapacity,
     connections: ConnectionService,
     usual: Prices,
-    room: EngineRoom | None = None,
+    capacity: EngineCapacity | None = None,
 ) -> Preflight:
-    """Return what a run of the template would start, without starting it. ``room``: how many workers the engines can run."""
-    room = room or EngineRoom()
+    """Return what a run of the template would start, without starting it. ``capacity``: how many workers the engines
+    can run."""
+    capacity = capacity or EngineCapacity()
     resolved = await with_connection(document, connections)
-    plan = with_default_prices(_plan(resolved, host, room), usual)
+    plan = with_default_prices(_plan(resolved, host, capacity), usual)
     inspection = await _inspect(resolved, connections) if resolved.target.url else inspect_offline(resolved)
-    return preflight(resolved, plan, inspection, EnginePlan(room=room, model=host))
+    return preflight(resolved, plan, inspection, EnginePlan(capacity=capacity, model=host))
 
 
 async def prepare_run(
@@ -51,27 +52,27 @@ async def prepare_run(
     host: HostCapacity,
     connections: ConnectionService,
     usual: Prices,
-    room: EngineRoom | None = None,
+    capacity: EngineCapacity | None = None,
 ) -> PreparedRun:
     """Return the configuration of a run of the template. Raises InvalidInput with every error found in the template.
 
     The configuration contains no password; passwords are looked up when the database is opened. If the template sets no price,
     the default prices (``usual``) are copied, so that a later change of the defaults does not alter this run's cost.
     """
-    room = room or EngineRoom()
+    capacity = capacity or EngineCapacity()
     resolved = await with_connection(document, connections)
     check_complete(resolved)
-    plan = with_default_prices(_plan(resolved, host, room), usual)
+    plan = with_default_prices(_plan(resolved, host, capacity), usual)
     inspection = await _inspect(resolved, connections)
-    checked = preflight(resolved, plan, inspection, EnginePlan(room=room, model=host))
+    checked = preflight(resolved, plan, inspection, EnginePlan(capacity=capacity, model=host))
     if not checked.can_proceed:
         raise InvalidInput("; ".join(checked.errors))
     return PreparedRun(config={**run_config(inspection.document, plan), **_origin(document, inspection)}, preflight=checked)
 
 
-def _plan(document: TemplateDocument, host: HostCapacity, room: EngineRoom) -> RunPlan:
+def _plan(document: TemplateDocument, host: HostCapacity, capacity: EngineCapacity) -> RunPlan:
     """Return the plan of a run that starts no more workers than its engine has slots for. Raises InvalidInput."""
-    plan = within_slots(plan_of(document, host), room.slots)
+    plan = within_slots(plan_of(document, host), capacity.slots)
     check_reachable(plan, document.expected_latency_ms)
     return plan
 

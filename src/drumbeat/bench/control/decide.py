@@ -51,7 +51,7 @@ _MAX_BEATS_WAITED = 8  #: most beats to wait for the reading after the last work
 
 def decide(view: RunView) -> Decision[Action]:
     """Return the actions of one pass of the control loop: those for lost workers, then those for the run's current status."""
-    recovered = recover(view.sight)
+    recovered = recover(view.snapshot)
     match view.status:
         case RunStatus.STARTING:
             actions = _starting(view, recovered)
@@ -185,7 +185,7 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
 
     If the engine does not answer, the run ends although the engine has not confirmed that the instances of ended workers are
     gone: these workers have been told to leave, and each ends when it finds its row closed."""
-    unstarted = never_started(view.sight, recovered.living)
+    unstarted = never_started(view.snapshot, recovered.living)
     actions: list[Action] = [
         MarkFailed(worker=worker, exit_code=0, reason="the run ended before this worker was started") for worker in unstarted
     ]

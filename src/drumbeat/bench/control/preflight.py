@@ -16,7 +16,7 @@ from drumbeat.bench.templates.plan import is_cap_estimated, most_connections, pl
 from drumbeat.bench.templates.run_config import missing_fields
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.bench.workloads.sharding import check_sharding, sharding_of
-from drumbeat.core.engine import DEFAULT_ENGINE, EngineRoom
+from drumbeat.core.engine import DEFAULT_ENGINE, EngineCapacity
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Phase
 
@@ -65,7 +65,7 @@ class Preflight:
 class EnginePlan:
     """The engine of a planned run, and the host (``model``) from whose size the connections per worker are estimated."""
 
-    room: EngineRoom = field(default_factory=EngineRoom)
+    capacity: EngineCapacity = field(default_factory=EngineCapacity)
     model: HostCapacity | None = None  #: None: not known
 
 
@@ -93,12 +93,12 @@ def preflight(document: TemplateDocument, plan: RunPlan, inspection: Inspection,
         phases=phases(plan),
         estimated_cost=estimated_cost(plan),
         currency=plan.prices.currency,
-        engine=engine.room.engines,
-        slots=engine.room.slots,
+        engine=engine.capacity.engines,
+        slots=engine.capacity.slots,
     )
     return replace(
         ready,
-        errors=(*_slot_errors(ready, engine.room), *_errors(document, plan, ready, inspection)),
+        errors=(*_slot_errors(ready, engine.capacity), *_errors(document, plan, ready, inspection)),
         warnings=(*_engine_warnings(document, ready, engine), *_warnings(document, plan, ready, inspection)),
     )
 
@@ -168,22 +168,22 @@ def estimated_cost(plan: RunPlan) -> float | None:
     return hours * (workers * (prices.worker_hour or 0.0) + (prices.target_hour or 0.0))
 
 
-def _slot_errors(ready: Preflight, room: EngineRoom) -> Iterator[str]:
-    if room.slots is not None and ready.workers > room.slots:
+def _slot_errors(ready: Preflight, capacity: EngineCapacity) -> Iterator[str]:
+    if capacity.slots is not None and ready.workers > capacity.slots:
         yield (
-            f"the run needs {ready.workers} workers, but {room.text}; use fewer workers (scaling.min_workers), "
+            f"the run needs {ready.workers} workers, but {capacity.text}; use fewer workers (scaling.min_workers), "
             "more connections per worker (scaling.max_connections), or raise the slots of the engine"
         )
 
 
 def _engine_warnings(document: TemplateDocument, ready: Preflight, engine: EnginePlan) -> Iterator[str]:
-    room, model, most = engine.room, engine.model, document.scaling.max_workers
-    if room.slots is not None and most is not None and most > room.slots >= ready.workers:
-        yield f"scaling.max_workers is {most}, but {room.text}; at most {room.slots} workers are started"
-    if room.elsewhere and model is not None and is_cap_estimated(document):
+    capacity, model, most = engine.capacity, engine.model, document.scaling.max_workers
+    if capacity.slots is not None and most is not None and most > capacity.slots >= ready.workers:
+        yield f"scaling.max_workers is {most}, but {capacity.text}; at most {capacity.slots} workers are started"
+    if capacity.elsewhere and model is not None and is_cap_estimated(document):
         yield (
             f"at most {ready.cap} connections per worker, estimated from this machine ({model.cpu_cores:g} cores, "
-            f"{model.memory_gb:.1f} GiB), as the hosts of engine {room.engines} are not known; if they differ, set "
+            f"{model.memory_gb:.1f} GiB), as the hosts of engine {capacity.engines} are not known; if they differ, set "
             "scaling.max_connections"
         )
 

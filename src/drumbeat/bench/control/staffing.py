@@ -59,7 +59,7 @@ def staffing_of(
 
 def _running(view: RunView) -> int:
     """Count the workers that might be running, including stopping workers and workers not known to have ended."""
-    return len(may_run(view.sight)) + len(end_strays(view.sight))
+    return len(may_run(view.snapshot)) + len(end_strays(view.snapshot))
 
 
 def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]:
@@ -87,7 +87,7 @@ def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Map
             is_new=False,
             at=view.now,
         )
-        for worker in never_started(view.sight, recovered.staying)
+        for worker in never_started(view.snapshot, recovered.staying)
         if _may_ask_again(view, worker)
     ]
 
@@ -105,7 +105,7 @@ def _why_again(worker: Worker) -> str:
 def _spawn(
     view: RunView, recovered: Recovered, workers: int, slots: Sequence[int], connections: Mapping[int, int]
 ) -> list[SpawnBenchWorker]:
-    first = next_number(view.sight)
+    first = next_number(view.snapshot)
     return [
         SpawnBenchWorker(
             worker_id=WorkerId(f"worker-{first + n}"),

@@ -49,7 +49,7 @@ class Core(Protocol):
         """Set how many operations become due per second; None: send whenever a connection is free, without due times."""
         ...
 
-    def forgive(self) -> None:
+    def drop_overdue(self) -> None:
         """Drop the operations that are due but were not sent yet."""
         ...
 

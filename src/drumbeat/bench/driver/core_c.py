@@ -124,7 +124,7 @@ class CCore:
     def set_rate(self, per_second: float | None) -> None:
         self._library.core_set_rate(self._core, -1.0 if per_second is None else per_second)
 
-    def forgive(self) -> None:
+    def drop_overdue(self) -> None:
         self._library.core_forgive(self._core)
 
     def set_epoch(self, epoch: int) -> None:

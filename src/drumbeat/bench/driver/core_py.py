@@ -95,8 +95,8 @@ class PyCore:
     def set_rate(self, per_second: float | None) -> None:
         self._pace.set(per_second, now_ns())
 
-    def forgive(self) -> None:
-        self._pace.forgive(now_ns())
+    def drop_overdue(self) -> None:
+        self._pace.drop_overdue(now_ns())
 
     def set_epoch(self, epoch: int) -> None:
         self._epoch = epoch % 256

@@ -108,8 +108,8 @@ class PostgresEngine:
             raise InvalidInput(f"expected a rate of at least 0, or None, got {per_second}")
         self._enqueue(lambda core: core.set_rate(per_second))
 
-    def forgive(self) -> None:
-        self._enqueue(lambda core: core.forgive())
+    def drop_overdue(self) -> None:
+        self._enqueue(lambda core: core.drop_overdue())
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch (phase number), which marks where measuring begins and ends, without waiting for the driving thread."""
@@ -134,7 +134,7 @@ class PostgresEngine:
         return np.frombuffer(bytearray().join(batches), dtype=RECORD)
 
     @property
-    def held(self) -> int:
+    def open_connections(self) -> int:
         return len(self._slots.open)
 
     @property

@@ -52,7 +52,7 @@ class GenericEngine:
         source = OperationSource(load, draw, timestamp)
         self._shared = EngineState(self._gate, source, load.think.total_seconds(), self._samples.add)
         limit = int(settings.limit.total_seconds() * 1e9)
-        self._interrupt_after = limit + (_DATABASE_GRACE if sessions.keeps_limit else 0)
+        self._interrupt_after = limit + (_DATABASE_GRACE if sessions.enforces_timeout else 0)
         self._connecting = asyncio.Semaphore(settings.parallel_connects)
         self._connections: dict[int, DriverConnection] = {}
         self._numbers = itertools.count()
@@ -118,8 +118,8 @@ class GenericEngine:
         self._gate.set_rate(per_second)
         self._wake_pacer()
 
-    def forgive(self) -> None:
-        self._gate.forgive()
+    def drop_overdue(self) -> None:
+        self._gate.drop_overdue()
 
     def set_epoch(self, epoch: int) -> None:
         self._shared.epoch = epoch
@@ -134,7 +134,7 @@ class GenericEngine:
         return self._recorders.take()
 
     @property
-    def held(self) -> int:
+    def open_connections(self) -> int:
         return self._held
 
     @property

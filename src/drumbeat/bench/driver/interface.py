@@ -51,11 +51,11 @@ class Engine(Protocol):
     def set_rate(self, per_second: float | None) -> None:
         """Send this many operations per second, however slow the database is; 0: none; None: as fast as possible.
 
-        An operation that waits for a free connection keeps its due time, until it is sent or dropped by ``forgive``.
+        An operation that waits for a free connection keeps its due time, until it is sent or dropped by ``drop_overdue``.
         """
         ...
 
-    def forgive(self) -> None:
+    def drop_overdue(self) -> None:
         """Open loop: drop the operations that are overdue because no connection was free. The rate does not change."""
         ...
 
@@ -72,7 +72,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def held(self) -> int:
+    def open_connections(self) -> int:
         """How many connections are open."""
         ...
 

@@ -52,7 +52,7 @@ class FixedSchedule:
         self._end = self._next + self.overdue(now)
         return self._start + int(self._end * self._interval)
 
-    def forgive(self, now: int) -> None:
+    def drop_overdue(self, now: int) -> None:
         """Drop the operations that are due but were not taken."""
         self._next += self.overdue(now)
 
@@ -100,9 +100,9 @@ class RateSchedule:
     def overdue(self, now: int) -> int:
         return sum(schedule.overdue(now) for schedule in self._schedules)
 
-    def forgive(self, now: int) -> None:
+    def drop_overdue(self, now: int) -> None:
         for schedule in self._schedules:
-            schedule.forgive(now)
+            schedule.drop_overdue(now)
 
 
 class PacingGate:
@@ -150,10 +150,10 @@ class PacingGate:
                 self._pace.stop()
             self._open()
 
-    def forgive(self) -> None:
+    def drop_overdue(self) -> None:
         """Drop the operations that are due but have not begun."""
         with self._lock:
-            self._pace.forgive(self._now())
+            self._pace.drop_overdue(self._now())
 
     def accept(self, accepting: bool) -> None:
         with self._lock:

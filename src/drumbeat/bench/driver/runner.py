@@ -160,10 +160,10 @@ class LoadRunner:
         self._pace = per_second or self._pace
         self.engine.set_rate(per_second)
 
-    def forgive(self, most: float) -> None:
+    def drop_overdue(self, most: float) -> None:
         """Drop the overdue operations (due but not sent yet) if they are more than ``most``. Does nothing while measuring."""
         if not self.is_measuring and self.engine.backlog > most:
-            self.engine.forgive()
+            self.engine.drop_overdue()
 
     @property
     def target(self) -> int:
@@ -190,7 +190,7 @@ class LoadRunner:
         target = self.target
         self.engine.set_target(target)
         if self._measuring_since is not None:
-            self._little.sample(self.engine.held)
+            self._little.sample(self.engine.open_connections)
         self._absorb(self.engine.take())
 
     def _absorb(self, records: Records) -> None:
@@ -222,7 +222,7 @@ class LoadRunner:
             phase=self._phases.name,
             tally=tally,
             cost=self._cost(tally, lag),
-            held=self.engine.held,
+            held=self.engine.open_connections,
             in_flight=self.engine.in_flight,
             target=self.target,
         )
@@ -263,7 +263,7 @@ class LoadRunner:
         """Whether this is a closed loop without think time."""
         return self._rate is None and not self._load.think
 
-    def little(self) -> Mapping[str, float] | None:
+    def littles_law(self) -> Mapping[str, float] | None:
         """Return the figures of the Little's law check; None unless this is a closed loop without think time."""
         return self._little.check(self.measured_seconds) if self._is_closed else None
 
@@ -272,7 +272,7 @@ class LoadRunner:
         """The finished Parquet files with a row for each operation."""
         return self._executions.files if self._executions is not None else []
 
-    def kept(self) -> Mapping[str, float | str]:
+    def recorded_rows(self) -> Mapping[str, float | str]:
         """Return how many rows were written to Parquet files, and how many were lost and why; empty without such files."""
         if self._executions is None:
             return {}

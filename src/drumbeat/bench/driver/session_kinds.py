@@ -59,7 +59,7 @@ class BlockingSessions:
     """Opens blocking sessions. ``connect`` raises OperationFailure, or InvalidInput if a retry cannot help."""
 
     connect: Callable[[], BlockingSession]
-    keeps_limit: bool = False  #: whether the database enforces the timeout of operations itself
+    enforces_timeout: bool = False  #: whether the database enforces the timeout of operations itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class AsyncSessions:
     """Opens async sessions. ``connect`` raises OperationFailure, or InvalidInput if a retry cannot help."""
 
     connect: Callable[[], Awaitable[AsyncSession]]
-    keeps_limit: bool = False
+    enforces_timeout: bool = False
 
 
 Sessions = BlockingSessions | AsyncSessions

@@ -93,7 +93,7 @@ class RunView:
     unlisted: str | None = None  #: why the engine gave no list of its workers; ``instances`` is then empty
 
     @property
-    def sight(self) -> PoolSnapshot:
+    def snapshot(self) -> PoolSnapshot:
         return PoolSnapshot(
             now=self.now,
             looking_since=self.looking_since,

@@ -11,7 +11,7 @@ from drumbeat.bench.model.server_totals import RESETS, rise, was_reset
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.caveats import caveats
 from drumbeat.bench.results.cost import HOURS, Method, cost_of
-from drumbeat.bench.results.curves import curves_of, written
+from drumbeat.bench.results.curves import curves_of, encode_curves
 from drumbeat.bench.results.record import ended_record
 from drumbeat.bench.results.timeline import Counting, histogram_of, kinds_of
 from drumbeat.bench.results.top_errors import errors_by_class
@@ -175,7 +175,7 @@ def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) ->
         "server": dict(server),
         "availability": as_metrics(availability_of(record)),
         "corrected": asdict(fair) if (fair := corrected(record)) else None,
-        "curves": written(curves_of(record.timeline)),
+        "curves": encode_curves(curves_of(record.timeline)),
         "failures": _examples(record),
         "error_classes": errors_by_class(record),
     }

@@ -70,13 +70,13 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{_DIGITS}g}")
 
 
-def written(curves: Curves) -> dict[str, Any]:
+def encode_curves(curves: Curves) -> dict[str, Any]:
     """Convert curves to plain values, the form in which a run's result stores them."""
     plain: dict[str, Any] = msgspec.to_builtins(curves)
     return plain
 
 
-def read(stored: Any) -> Curves | None:
+def decode_curves(stored: Any) -> Curves | None:
     """Convert the curves in a run's stored result from JSON. Returns None if there are none or they are invalid."""
     if stored is None:
         return None

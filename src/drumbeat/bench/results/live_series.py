@@ -78,7 +78,7 @@ class LiveSeries:
         self._decisions = sorted(self._decisions, key=lambda each: each.at)[-MOST_DECISIONS:]
         self._server.sort(key=lambda each: each.offset)
 
-    def course(self, *, complete: bool, ended: bool = False) -> RunSeries:
+    def snapshot(self, *, complete: bool, ended: bool = False) -> RunSeries:
         """Return the curves, statistics, decisions and failures read so far. ``complete``: there is no more to read."""
         failures = self._failures if self._stored_curves else self._timeline.failures
         return RunSeries(

@@ -48,7 +48,7 @@ def _judge_figures(record: RunRecord) -> RunJudgement:
 def _judge_objectives(record: RunRecord) -> RunJudgement:
     found = verdicts_of(record)
     target = missed_target(record)
-    missed = [*([target] if target else []), *(_describe(each) for each in found if not each.kept and each.found is not None)]
+    missed = [*([target] if target else []), *(_describe(each) for each in found if not each.is_met and each.found is not None)]
     unknown = [_describe(each) for each in found if each.found is None]
     if missed:
         return RunJudgement(verdict=RunVerdict.MISSED, reason="; ".join(missed + unknown), gate=ExitStatus.OBJECTIVES_MISSED)

@@ -52,7 +52,7 @@ class SloVerdict:
         return LimitStanding.NEAR if self.limit > 0 and self.found >= NEAR * self.limit else LimitStanding.OK
 
     @property
-    def kept(self) -> bool:
+    def is_met(self) -> bool:
         return self.standing in (LimitStanding.OK, LimitStanding.NEAR)
 
     @property

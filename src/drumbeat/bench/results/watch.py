@@ -1,4 +1,4 @@
-"""Follows a run live: ``look`` reads only new data; ``catch_up`` reads the data from before the first call of ``look``."""
+"""Follows a run live: ``poll`` reads only new data; ``catch_up`` reads the data from before the first call of ``poll``."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ from drumbeat.store.interface import Store
 
 RECENT = timedelta(seconds=3)  #: the current figures cover this time
 _MOST_SAMPLES = 100_000
-MOST_LOGS = 500  #: most log lines read by one look
+MOST_LOGS = 500  #: most log lines read by one poll
 _LATE = timedelta(seconds=3)  #: by how much one worker's sample may arrive later than the others'
 _PAGE = 200  #: beats read at a time
 _SLICE = timedelta(seconds=10)  #: ``catch_up`` reads samples of this time at once
@@ -69,7 +69,7 @@ class RunWatch:
         self._previous: RunRecord | None = None  #: the previous run of the same template; read once, when the run has ended
         self._previous_read = False
 
-    async def look(self) -> LiveRun:
+    async def poll(self) -> LiveRun:
         """Read what was stored since the last call, and return the current state of the run. Raises NotFound."""
         run = await self._store.runs.get(self._run_id)
         now = await self._store.now()
@@ -114,20 +114,20 @@ class RunWatch:
         return summarise(record, self._previous)
 
     async def catch_up(self) -> None:
-        """Read all data from before the first call of ``look``; do nothing if ``look`` was not called yet. Can be cancelled and
+        """Read all data from before the first call of ``poll``; do nothing if ``poll`` was not called yet. Can be cancelled and
         called again."""
         while await self.catch_up_a_little():
             pass
 
     async def catch_up_a_little(self) -> bool:
-        """Read one part of the data from before the first call of ``look``. Returns whether there is more to read."""
+        """Read one part of the data from before the first call of ``poll``. Returns whether there is more to read."""
         if self._series is None or self._caught_up:
             return False
         self._caught_up = not (await self._older_beats(self._series) or await self._older_samples(self._series))
         return not self._caught_up
 
     async def _older_samples(self, series: LiveSeries) -> bool:
-        """Read the oldest unread samples from before the first call of ``look``. Returns False if there were none."""
+        """Read the oldest unread samples from before the first call of ``poll``. Returns False if there were none."""
         since = self._older_samples_to or series.origin
         if self._before is None or not series.needs_samples or since >= self._before:
             return False
@@ -138,7 +138,7 @@ class RunWatch:
         return True
 
     async def _older_beats(self, series: LiveSeries) -> bool:
-        """Read the oldest unread beats (passes of the control loop) from before the first call of ``look``. Returns False if
+        """Read the oldest unread beats (passes of the control loop) from before the first call of ``poll``. Returns False if
         there were none."""
         last = self._first_beat or 0
         if self._older_beats_to >= last:
@@ -148,18 +148,18 @@ class RunWatch:
         self._older_beats_to = page[-1].n if page else last
         return True
 
-    def course(self) -> RunSeries:
+    def series(self) -> RunSeries:
         """Return the run's time series, as far as it has been read."""
-        return self._series.course(complete=self._caught_up, ended=self._has_ended) if self._series else RunSeries()
+        return self._series.snapshot(complete=self._caught_up, ended=self._has_ended) if self._series else RunSeries()
 
     def _begin(self, run: Run, results: Sequence[Result]) -> None:
         if self._series is None and run.started_at is not None:
             whole = whole_row(results)
             metrics = whole.custom_metrics if whole else {}
-            self._series = LiveSeries(run.started_at, curves.read(metrics.get("curves")), stored_failures(whole))
+            self._series = LiveSeries(run.started_at, curves.decode_curves(metrics.get("curves")), stored_failures(whole))
 
     async def _read_samples(self, run: Run, now: datetime) -> None:
-        """Read the samples since the last call of ``look``, and the last seconds once more, as some samples arrive late."""
+        """Read the samples since the last call of ``poll``, and the last seconds once more, as some samples arrive late."""
         if self._series is None or not self._series.needs_samples:
             return
         if self._since is None:
@@ -185,7 +185,7 @@ class RunWatch:
             self._beats_to = page[-1].n
 
     async def _new_logs(self) -> tuple[Log, ...]:
-        """Return the log lines since the last call of ``look``; at its first call, the newest ``MOST_LOGS`` lines."""
+        """Return the log lines since the last call of ``poll``; at its first call, the newest ``MOST_LOGS`` lines."""
         if self._logs_to is not None:
             found = await self._logs_page()
         else:

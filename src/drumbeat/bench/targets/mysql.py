@@ -195,7 +195,7 @@ class MysqlTarget:
                 self._address, made, settings.limit, settings.connect_limit, cached_results=settings.cached_results is not False
             )
 
-        sessions = AsyncSessions(connect=session, keeps_limit=True)
+        sessions = AsyncSessions(connect=session, enforces_timeout=True)
         return GenericEngine(load=load, draw=draw, settings=settings, sessions=sessions, classify=classify, timestamp=timestamp)
 
 

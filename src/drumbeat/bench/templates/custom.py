@@ -71,7 +71,7 @@ def _with_casts(sql: str, values: Sequence[Value], key: Column | None) -> str:
 
 def with_table(sql: str, subject: Subject) -> str:
     """Replace {table} in SQL by the quoted name of the table, with its schema."""
-    return sql.replace("{table}", quoted_name(subject.table.name, subject.words))
+    return sql.replace("{table}", quoted_name(subject.table.name, subject.dialect))
 
 
 def numbered(sql: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from drumbeat.bench.model import LARGEST, Load, NewKey, Operation
 from drumbeat.bench.targets.interface import TableDescription, Target
 from drumbeat.bench.templates.custom import custom_load, with_table
 from drumbeat.bench.templates.document import TemplateDocument
-from drumbeat.bench.templates.written import can_be_written, written
+from drumbeat.bench.templates.workload_block import fits_workload_block, workload_block
 from drumbeat.bench.workloads.columns import dialect_of
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.bench.workloads.new_keys import with_keys_above_existing
@@ -27,9 +27,9 @@ async def resolved(document: TemplateDocument, target: Target) -> TemplateDocume
     block cannot express the load (as for TPC-C). Workers then build the load from the workload's name and scale."""
     load = await _load(document, target)
     final = replace(await with_keys_above_existing(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
-    if document.workload.standard and (final == load or not can_be_written(final)):
+    if document.workload.standard and (final == load or not fits_workload_block(final)):
         return document
-    return document.model_copy(update={"workload": written(final)})
+    return document.model_copy(update={"workload": workload_block(final)})
 
 
 async def _load(document: TemplateDocument, target: Target) -> Load:
@@ -60,7 +60,7 @@ async def _operations(document: TemplateDocument, target: Target) -> Load:
         await target.describe(table)
     if not any("{table}" in statement.sql for each in load.operations for statement in each.statements):
         return load
-    subject = Subject(table=await target.describe(_table(document)), words=dialect_of(target.traits.name))
+    subject = Subject(table=await target.describe(_table(document)), dialect=dialect_of(target.traits.name))
     return replace(load, operations=tuple(_named(each, subject) for each in load.operations))
 
 
@@ -79,7 +79,7 @@ async def _subject(document: TemplateDocument, target: Target) -> Subject:
     pools = await sample_pools(target, described, _SAMPLED_FOR, document.seed or 0)
     if _is_dense(described):
         pools = replace(pools, keys=(), rows={name: values for name, values in pools.rows.items() if name != described.key})
-    return Subject(table=described, pools=pools, words=dialect_of(target.traits.name))
+    return Subject(table=described, pools=pools, dialect=dialect_of(target.traits.name))
 
 
 def _is_dense(table: TableDescription) -> bool:

@@ -191,7 +191,7 @@ async def drive(
     finally:
         await runner.close()
     totals = rise(before, await target.counters())  # complete only after the sessions are closed
-    return _with_executions(replace(result, server=totals), runner.kept())
+    return _with_executions(replace(result, server=totals), runner.recorded_rows())
 
 
 def check_recording(folder: Path | None) -> None:
@@ -260,7 +260,7 @@ async def wait_for_connections(runner: LoadRunner, connections: int, clock: Cloc
     Raises InvalidInput if none could be opened.
     """
     most, since = 0, clock.elapsed()
-    while (held := runner.engine.held) < connections and not watcher.stop.is_set():
+    while (held := runner.engine.open_connections) < connections and not watcher.stop.is_set():
         if held > most:
             most, since = held, clock.elapsed()
         if clock.elapsed() - since > _STALLED:
@@ -274,14 +274,14 @@ async def wait_for_connections(runner: LoadRunner, connections: int, clock: Cloc
 def _too_few(runner: LoadRunner, connections: int) -> str:
     samples = runner.engine.error_samples
     error = f"; the database said: {samples[-1].message}" if samples and samples[-1].message else ""
-    why = f"only {runner.engine.held} of {connections} connections could be opened{error}"
-    if not runner.engine.held:
+    why = f"only {runner.engine.open_connections} of {connections} connections could be opened{error}"
+    if not runner.engine.open_connections:
         raise InvalidInput(f"{why}; use fewer connections, or raise the database's connection limit")
     return why
 
 
 def _fewer(runner: LoadRunner, connections: int) -> str | None:
-    held = runner.engine.held
+    held = runner.engine.open_connections
     return f"only {held} of {connections} connections were open at the end" if held < connections else None
 
 
@@ -314,7 +314,7 @@ def _result(
 ) -> DriveResult:
     limited = sum(interval.cost.was_the_limit for interval in watch.intervals) > len(watch.intervals) / 2
     marked = sum(not interval.cost.kept_schedule for interval in watch.intervals) if settings.rate else 0
-    little = runner.little()
+    little = runner.littles_law()
     return DriveResult(
         seconds=seconds,
         tally=runner.measured,

@@ -99,7 +99,7 @@ class BenchWorkload:
         """Open this many connections and wait for them. Raises InvalidInput if the database accepts fewer."""
         runner.set_target(connections, timedelta())
         most, since = 0, self._clock.elapsed()
-        while (held := runner.engine.held) < connections:
+        while (held := runner.engine.open_connections) < connections:
             if held > most:
                 most, since = held, self._clock.elapsed()
             if self._clock.elapsed() - since > _STALLED:
@@ -145,7 +145,7 @@ class BenchWorkload:
         """Drop the operations that are due but not sent, if the load is more than a second behind its rate. Drops none
         while measuring."""
         if self._qps is not None:
-            self._running.forgive(self._qps * _MOST_OVERDUE.total_seconds())
+            self._running.drop_overdue(self._qps * _MOST_OVERDUE.total_seconds())
 
     def _error_classes(self, tally: LoadTally) -> dict[str, Any]:
         """Return how many operations failed in each error class; empty if none failed."""
@@ -174,7 +174,7 @@ class BenchWorkload:
         samples = runner.engine.error_samples
         return WorkloadFigures(
             active=runner.engine.in_flight,
-            applied_target=runner.engine.held,
+            applied_target=runner.engine.open_connections,
             operations=runner.measured.operations,
             errors=runner.measured.errors,
             error=f"{samples[-1].error_class} {samples[-1].message}" if samples else None,
@@ -224,7 +224,7 @@ class BenchWorkload:
             await self._stack.aclose()
 
     def _final(self, runner: LoadRunner) -> FinalFigures:
-        little = runner.little()
+        little = runner.littles_law()
         extra: dict[str, Any] = {
             "service": latency_figures(runner.measured.service),
             "send_lag": latency_figures(runner.measured.lag),
@@ -233,7 +233,7 @@ class BenchWorkload:
             "drained": {"operations": runner.drained.operations, "errors": runner.drained.errors},
             "failed_connects": runner.engine.failed_connects,
             "skipped": runner.unsent,
-            "executions": dict(runner.kept()),
+            "executions": dict(runner.recorded_rows()),
             **self._error_classes(runner.measured),
         }
         return FinalFigures(tally=runner.measured, seconds=runner.measured_seconds, connections=self._highest, extra=extra)
@@ -243,7 +243,8 @@ def _too_few(runner: LoadRunner, target: int) -> str:
     samples = runner.engine.error_samples
     error = f"; the database said: {samples[-1].message}" if samples else ""
     return (
-        f"expected {target} connections, got {runner.engine.held}; no more opened for {_STALLED.total_seconds():g} s{error}; "
+        f"expected {target} connections, got {runner.engine.open_connections}; "
+        f"no more opened for {_STALLED.total_seconds():g} s{error}; "
         "use fewer connections, or raise the database's connection limit"
     )
 

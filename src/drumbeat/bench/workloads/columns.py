@@ -47,7 +47,7 @@ _POSTGRESQL: Mapping[ValueType, frozenset[str]] = {
     ValueType.TIMESTAMP: frozenset({"timestamp", "timestamp without time zone"}),
 }
 
-WORDS: Mapping[str, SqlDialect] = {
+DIALECTS: Mapping[str, SqlDialect] = {
     "postgresql": SqlDialect(casts=_POSTGRESQL),
     "mysql": SqlDialect(quote="`"),
     "snowflake": SqlDialect(upper=True),
@@ -56,32 +56,32 @@ WORDS: Mapping[str, SqlDialect] = {
 
 def dialect_of(target: str) -> SqlDialect:
     """Return the SQL dialect of a target (a database product) by its name; standard SQL for an unknown one."""
-    return WORDS.get(target, SqlDialect())
+    return DIALECTS.get(target, SqlDialect())
 
 
-def quoted_name(name: str, words: SqlDialect) -> str:
+def quoted_name(name: str, dialect: SqlDialect) -> str:
     """Quote the name of a table; a schema and its table are quoted separately."""
-    return ".".join(_quoted(part, words) for part in name_parts(name))
+    return ".".join(_quoted(part, dialect) for part in name_parts(name))
 
 
-def quoted_column(name: str, words: SqlDialect) -> str:
+def quoted_column(name: str, dialect: SqlDialect) -> str:
     """Quote the name of a column, which can contain dots."""
-    if words.upper and len(name) > 1 and name[0] == name[-1] == words.quote:
+    if dialect.upper and len(name) > 1 and name[0] == name[-1] == dialect.quote:
         return name
-    return _quoted(NamePart(name), words)
+    return _quoted(NamePart(name), dialect)
 
 
-def _quoted(part: NamePart, words: SqlDialect) -> str:
-    name = part.text.upper() if words.upper and not part.is_quoted and _PLAIN.fullmatch(part.text) else part.text
-    return quoted_part(name, words.quote)
+def _quoted(part: NamePart, dialect: SqlDialect) -> str:
+    name = part.text.upper() if dialect.upper and not part.is_quoted and _PLAIN.fullmatch(part.text) else part.text
+    return quoted_part(name, dialect.quote)
 
 
-def argument(column: Column, number: int, words: SqlDialect) -> str:
+def argument(column: Column, number: int, dialect: SqlDialect) -> str:
     """Return the placeholder for a column's value, cast to the column's type if the database needs that to use an index, or if
     the value is sent as text (see ``is_wide_decimal``)."""
     if is_wide_decimal(column):
         return f"CAST(${number} AS {_SIGNS.sub('', column.native_type).strip()})"
-    if words.casts is None or _base(column) in words.casts[column.type]:
+    if dialect.casts is None or _base(column) in dialect.casts[column.type]:
         return f"${number}"
     return f"CAST(${number} AS {column.native_type})"
 

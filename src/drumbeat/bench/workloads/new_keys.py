@@ -45,8 +45,8 @@ def _name(key: NewKey) -> str:
 
 
 async def _highest(target: Target, key: NewKey) -> int | None:
-    words = dialect_of(target.traits.name)
-    sql = _HIGHEST.replace("{column}", quoted_column(key.column, words)).replace("{table}", quoted_name(key.table, words))
+    dialect = dialect_of(target.traits.name)
+    sql = _HIGHEST.replace("{column}", quoted_column(key.column, dialect)).replace("{table}", quoted_name(key.table, dialect))
     highest = (await target.fetch(sql))[0][0]
     return None if highest is None else int(highest)
 

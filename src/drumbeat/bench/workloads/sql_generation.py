@@ -63,7 +63,7 @@ class Subject:
 
     table: TableDescription
     pools: ValuePools = field(default_factory=ValuePools)
-    words: SqlDialect = field(default_factory=SqlDialect)
+    dialect: SqlDialect = field(default_factory=SqlDialect)
 
     @property
     def key(self) -> Column | None:
@@ -73,14 +73,14 @@ class Subject:
     def time(self) -> Column | None:
         return next((column for column in self.table.columns if column.name == self.table.time_column), None)
 
-    def written(self, sql: str, **names: str) -> str:
+    def fill(self, sql: str, **names: str) -> str:
         """Replace {table} in SQL by the table's name, and each {name} by the text that ``names`` has for it."""
-        for name, text in {"table": quoted_name(self.table.name, self.words), **names}.items():
+        for name, text in {"table": quoted_name(self.table.name, self.dialect), **names}.items():
             sql = sql.replace("{" + name + "}", text)
         return sql
 
     def name(self, column: Column) -> str:
-        return quoted_column(column.name, self.words)
+        return quoted_column(column.name, self.dialect)
 
     def all_names(self) -> str:
         return ", ".join(self.name(column) for column in self.table.columns)
@@ -121,11 +121,11 @@ def point_lookup(subject: Subject) -> Made:
     key, value = subject.key, _existing_key(subject)
     if key is None or isinstance(value, str):
         return _no_key(subject) if key is None else str(value)
-    sql = subject.written(
+    sql = subject.fill(
         "SELECT {columns} FROM {table} WHERE {key} = {value}",
         columns=subject.all_names(),
         key=subject.name(key),
-        value=argument(key, 1, subject.words),
+        value=argument(key, 1, subject.dialect),
     )
     return Statement(sql=sql, values=(value,))
 
@@ -144,12 +144,12 @@ def _key_range(subject: Subject, key: Column) -> Made:
     value = _existing_key(subject)
     if isinstance(value, str):
         return value
-    sql = subject.written(
+    sql = subject.fill(
         "SELECT {columns} FROM {table} WHERE {key} >= {low} AND {key} < {high}",
         columns=subject.all_names(),
         key=subject.name(key),
-        low=argument(key, 1, subject.words),
-        high=argument(key, 2, subject.words),
+        low=argument(key, 1, subject.dialect),
+        high=argument(key, 2, subject.dialect),
     )
     return Statement(sql=sql, values=(value, SameAs(index=0, plus=SCAN_LENGTH, type=key.type)))
 
@@ -159,11 +159,11 @@ def _time_range(subject: Subject, time: Column) -> Made:
         return (
             f"no values of {time.name} are known: the table is empty, or it has no times that can be read, such as {_READABLE}"
         )
-    sql = subject.written(
+    sql = subject.fill(
         "SELECT {columns} FROM {table} WHERE {time} >= {low} ORDER BY {time} LIMIT {count}",
         columns=subject.all_names(),
         time=subject.name(time),
-        low=argument(time, 1, subject.words),
+        low=argument(time, 1, subject.dialect),
         count=str(SCAN_LENGTH),
     )
     return Statement(sql=sql, values=(PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP),))
@@ -180,10 +180,10 @@ def insert(subject: Subject) -> Made:
             return value
         if value is not None:
             values[column] = value
-    sql = subject.written(
+    sql = subject.fill(
         "INSERT INTO {table} ({columns}) VALUES ({values})",
         columns=", ".join(subject.name(column) for column in values),
-        values=", ".join(argument(column, number, subject.words) for number, column in enumerate(values, 1)),
+        values=", ".join(argument(column, number, subject.dialect) for number, column in enumerate(values, 1)),
     )
     return Statement(sql=sql, values=tuple(values.values()))
 
@@ -208,12 +208,12 @@ def update(subject: Subject) -> Made:
     if not others:
         return f"{subject.table.name} has no column besides its key that a value can be generated for"
     changed = min(others, key=lambda column: (_is_reference(column), _CHANGED_FIRST.index(column.type)))
-    sql = subject.written(
+    sql = subject.fill(
         "UPDATE {table} SET {column} = {new} WHERE {key} = {value}",
         column=subject.name(changed),
-        new=argument(changed, 1, subject.words),
+        new=argument(changed, 1, subject.dialect),
         key=subject.name(key),
-        value=argument(key, 2, subject.words),
+        value=argument(key, 2, subject.dialect),
     )
     return Statement(sql=sql, values=(_written(subject, changed) or value, value))
 

@@ -65,7 +65,7 @@ class _Sampler:
         self._target = target
         self._table = table
         self._chance = chance
-        self._words = dialect_of(target.traits.name)
+        self._dialect = dialect_of(target.traits.name)
 
     async def values(self, column: Column | None, size: int) -> tuple[object, ...]:
         return (await self.rows([column], size))[column.name] if column else ()
@@ -97,9 +97,9 @@ class _Sampler:
         return [(int(start), -(-count // _POSITIONS)) for start in starts]
 
     def _sql(self, sql: str, names: Sequence[str]) -> str:
-        columns = ", ".join(quoted_column(name, self._words) for name in names)
-        written = sql.replace("{columns}", columns).replace("{key}", quoted_column(self._table.key or "", self._words))
-        return written.replace("{table}", quoted_name(self._table.name, self._words))
+        columns = ", ".join(quoted_column(name, self._dialect) for name in names)
+        written = sql.replace("{columns}", columns).replace("{key}", quoted_column(self._table.key or "", self._dialect))
+        return written.replace("{table}", quoted_name(self._table.name, self._dialect))
 
 
 def _enough(values: Sequence[object], column: Column) -> tuple[object, ...]:

@@ -182,7 +182,7 @@ def _without_gpu(view: FleetView, worker: Worker) -> Fail | None:
 
 def _gpu_warnings(view: FleetView, living: Sequence[Worker], failed: set[WorkerId]) -> Iterable[Warn]:
     """Warn about GPUs that report no memory and about outdated GPU figures. Neither causes an action."""
-    for worker, gpu in [(each, each.gpu) for each in living if each.gpu is not None and each.tells_of_gpu]:
+    for worker, gpu in [(each, each.gpu) for each in living if each.gpu is not None and each.has_gpu_data]:
         if worker.worker_id in failed:
             continue
         age = _gpu_age(gpu, view.now)

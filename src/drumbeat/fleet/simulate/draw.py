@@ -11,11 +11,11 @@ _WIDTH, _HEIGHT, _MARGIN = 960, 200, 40
 _COLOURS = {"workers": "#4269d0", "busy": "#3ca951", "queued": "#ff725c"}
 
 
-def as_text(course: SimulatedSeries, width: int = 72) -> list[str]:
+def as_text(series: SimulatedSeries, width: int = 72) -> list[str]:
     """Draw workers, busy workers and queued jobs over time as one line of blocks each, scaled to its maximum."""
-    lines = {"workers": course.workers, "busy": course.busy, "queued": course.queued}
+    lines = {"workers": series.workers, "busy": series.busy, "queued": series.queued}
     return [
-        f"{name:>8} {_blocks(_squeezed(course.at, values, width))} {max(values, default=0)}" for name, values in lines.items()
+        f"{name:>8} {_blocks(_squeezed(series.at, values, width))} {max(values, default=0)}" for name, values in lines.items()
     ]
 
 
@@ -41,10 +41,10 @@ def _blocks(values: Sequence[float]) -> str:
 
 def as_svg(outcome: SimulationResult) -> str:
     """Draw a simulation as SVG: workers and busy workers in one plot, queued jobs in another."""
-    course, most = outcome.course, max(outcome.most_workers, 1)
+    series, most = outcome.series, max(outcome.most_workers, 1)
     panes = [
-        _pane(0, "workers (busy below)", course.at, {"workers": course.workers, "busy": course.busy}, most),
-        _pane(1, "queued jobs", course.at, {"queued": course.queued}, max([*course.queued, 1])),
+        _pane(0, "workers (busy below)", series.at, {"workers": series.workers, "busy": series.busy}, most),
+        _pane(1, "queued jobs", series.at, {"queued": series.queued}, max([*series.queued, 1])),
     ]
     title = (
         f"{outcome.policy}: {outcome.jobs} jobs, {outcome.worker_hours:.1f} worker-hours, {outcome.cost_ratio:.2f} × oracle, "

@@ -48,7 +48,7 @@ class _Record:
         if len(self.at) - self.begun[1] > MAX_STALLED_BEATS:
             raise InvalidInput(f"{len(world.queue)} jobs wait and no worker is started; expected a policy that starts workers")
 
-    def course(self) -> SimulatedSeries:
+    def series(self) -> SimulatedSeries:
         return SimulatedSeries(at=self.at, workers=self.workers, busy=self.busy, queued=self.queued)
 
 
@@ -80,7 +80,7 @@ def simulate(
         record.add(world)
         due = _next_beat(world, due, orders, sleeps=sleeps)
         world.advance(due)
-    return _result(world, name, record.course(), skip)
+    return _result(world, name, record.series(), skip)
 
 
 def _check_length(load: SimulatedLoad, provider: SimulatedProvider, every: float, *, sleeps: bool) -> None:
@@ -108,7 +108,7 @@ def _next_beat(world: World, due: float, orders: SimulatedOrders, *, sleeps: boo
 
 def _result(world: World, name: str, full: SimulatedSeries, skip: int) -> SimulationResult:
     provider, waits, since = world.provider, sorted(world.waits[skip:]), world.load.arrivals[skip]
-    lag, course = provider.spawn_lag.total_seconds(), full.since(since) if skip else full
+    lag, series = provider.spawn_lag.total_seconds(), full.since(since) if skip else full
     paid, oracle = world.paid(world.now) - (world.paid(since) if skip else 0.0), _oracle(world, skip)
     started = [each for each in world.everyone if each.created >= since]
     return SimulationResult(
@@ -125,11 +125,11 @@ def _result(world: World, name: str, full: SimulatedSeries, skip: int) -> Simula
         spawns=len(started),
         flaps=flaps([turn for turn in world.turns if turn[0] >= since], max(2 * lag, 2 * world.every)),
         short_lives=sum(1 for each in started if each.ended is not None and each.ended - each.created < 2 * lag),
-        most_workers=max(course.workers, default=0),
-        beats=len(course.at),
+        most_workers=max(series.workers, default=0),
+        beats=len(series.at),
         hours=(world.now - since) / HOUR,
         cost=paid / HOUR * provider.price_per_hour,
-        course=course,
+        series=series,
     )
 
 

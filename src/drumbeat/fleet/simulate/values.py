@@ -114,7 +114,7 @@ class SimulationResult:
     beats: int
     hours: float  #: from the first arrival to the last job's end
     cost: float = 0.0
-    course: SimulatedSeries = field(default=SimulatedSeries(), repr=False)
+    series: SimulatedSeries = field(default=SimulatedSeries(), repr=False)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

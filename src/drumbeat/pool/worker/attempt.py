@@ -50,7 +50,7 @@ class AttemptRunner:
     steps: StepStore | None = None  #: reads and records the steps of jobs
     plugins: PoolPlugins = NO_PLUGINS
 
-    def verdict(
+    def run(
         self, held: InFlightJob, begin: Begin | None = None, confirm: Confirm | None = None
     ) -> Coroutine[Any, Any, JobOutcome]:
         """Run one attempt at a job and return the outcome. ``begin`` is called before the handler; if it raises TakenAway, the

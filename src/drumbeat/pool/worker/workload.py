@@ -77,7 +77,7 @@ class JobWorkload:
         self._memory_checked = timedelta()
         self._loops: list[asyncio.Task[None]] = []
 
-    def when_in_doubt(self, beat: Callable[[], None]) -> None:
+    def on_possible_instructions(self, beat: Callable[[], None]) -> None:
         self._keeper.beat = beat
 
     async def prepare(self) -> None:
@@ -278,7 +278,7 @@ class JobWorkload:
             if held is None or self._attempts is None:
                 return
             try:
-                ended = await self._attempts.verdict(held, self._tell_begun if self._plan.prefetch else None, self._confirm)
+                ended = await self._attempts.run(held, self._tell_begun if self._plan.prefetch else None, self._confirm)
             except asyncio.CancelledError:
                 return
             self._finish(held, None if held.is_settled else ended)

@@ -33,7 +33,7 @@ class OrderFactory(Protocol):
 class Watching:
     """A base class of all contracts, with methods that wait until the instances of a spawner reach a state."""
 
-    patience: ClassVar[timedelta] = timedelta(seconds=60)  #: how long an instance may take to start, to exit or to be listed
+    timeout: ClassVar[timedelta] = timedelta(seconds=60)  #: how long an instance may take to start, to exit or to be listed
     interval: ClassVar[timedelta] = timedelta(milliseconds=20)  #: time between two calls of ``list``
 
     async def running(self, spawner: Spawner, ordered: Order) -> None:
@@ -45,11 +45,11 @@ class Watching:
     async def until(
         self, spawner: Spawner, condition: Callable[[Sequence[Instance]], bool], pool_id: PoolId = POOL
     ) -> Sequence[Instance]:
-        """List the pool's instances again and again until the condition holds. Fails after the time limit ``patience``."""
+        """List the pool's instances again and again until the condition holds. Fails after the time limit ``timeout``."""
         clock = SystemClock()
-        deadline = clock.elapsed() + self.patience
+        deadline = clock.elapsed() + self.timeout
         while not condition(instances := await spawner.list(pool_id)):
-            assert clock.elapsed() < deadline, f"the condition does not hold after {self.patience}: {instances}"
+            assert clock.elapsed() < deadline, f"the condition does not hold after {self.timeout}: {instances}"
             await clock.sleep(self.interval)
         return instances
 

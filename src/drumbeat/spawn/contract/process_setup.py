@@ -108,9 +108,9 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
         """Wait until the worker has written a line, and return its whole output."""
         assert isinstance(spawner, ReadsLogs)
         clock, output = SystemClock(), ""
-        deadline = clock.elapsed() + self.patience
+        deadline = clock.elapsed() + self.timeout
         while line not in output.splitlines():
-            assert clock.elapsed() < deadline, f"expected {worker_id} to write {line!r} within {self.patience}, got {output!r}"
+            assert clock.elapsed() < deadline, f"expected {worker_id} to write {line!r} within {self.timeout}, got {output!r}"
             with suppress(NotFound):
                 output = await spawner.logs(pool_id, worker_id, lines=10_000)
             await clock.sleep(self.interval)
@@ -119,9 +119,9 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
     async def until_processes(self, mark: str, count: int) -> None:
         """Wait until exactly ``count`` processes have the argument ``mark``."""
         clock = SystemClock()
-        deadline = clock.elapsed() + self.patience
+        deadline = clock.elapsed() + self.timeout
         while len(found := await asyncio.to_thread(programs.processes_named, mark)) != count:
-            assert clock.elapsed() < deadline, f"expected {count} processes named {mark} within {self.patience}, got {found}"
+            assert clock.elapsed() < deadline, f"expected {count} processes named {mark} within {self.timeout}, got {found}"
             await clock.sleep(self.interval)
 
     async def until_ended(self, spawner: Spawner, pool_id: PoolId = POOL) -> Sequence[Instance]:

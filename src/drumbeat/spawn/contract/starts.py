@@ -241,7 +241,7 @@ class StartContract(ProcessSetup):
         self, spawner: Spawner, written: Sequence[Path]
     ) -> None:
         order = self.order_of(programs.WORKER, environment={"CONTRACT_SECRET": SECRET})
-        async with asyncio.timeout(self.patience.total_seconds()), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(self.timeout.total_seconds()), asyncio.TaskGroup() as group:
             start = group.create_task(self.running(spawner, order))
             while not start.done():
                 assert await asyncio.to_thread(found_secrets, written) == []

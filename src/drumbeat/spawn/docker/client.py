@@ -38,18 +38,18 @@ class DaemonSilent(Unanswered):
 class DaemonRefused(SpawnError):
     """The daemon answered with an error."""
 
-    def __init__(self, message: str, *, status: int, said: str, cause: SpawnCause) -> None:
+    def __init__(self, message: str, *, status: int, daemon_message: str, cause: SpawnCause) -> None:
         super().__init__(message, cause=cause)
         self.status = status
-        self.said = said  #: the daemon's own words
+        self.daemon_message = daemon_message  #: the text of the error as the daemon sent it
 
     @property
     def lacks_image(self) -> bool:
-        return self.status == 404 and "no such image" in self.said.lower()
+        return self.status == 404 and "no such image" in self.daemon_message.lower()
 
     @property
     def lacks_container(self) -> bool:
-        return self.status == 404 and "no such container" in self.said.lower()
+        return self.status == 404 and "no such container" in self.daemon_message.lower()
 
 
 class DockerClient:
@@ -238,7 +238,7 @@ class DockerClient:
 
     def _refused(self, status: int, said: str) -> DaemonRefused:
         cause, line = explain_refusal(status, said, self._settings.image)
-        return DaemonRefused(line, status=status, said=said, cause=cause)
+        return DaemonRefused(line, status=status, daemon_message=said, cause=cause)
 
     def _unanswered(self, exc: Exception) -> DaemonUnreachable | DaemonSilent:
         error = _system_error(exc)

@@ -181,7 +181,7 @@ class DockerSpawner:
         try:
             return await self._find(client, name)
         except DaemonRefused as exc:
-            if exc.said == _FOREIGN:
+            if exc.daemon_message == _FOREIGN:
                 raise
             raise SpawnAmbiguous(
                 f"worker {name[1]} of {name[0]} was not started again, because it might already be running: {exc}"
@@ -310,7 +310,7 @@ class DockerSpawner:
                 f"expected the container {found.name} ({short_id(found.id)}) to be that of worker {name[1]} of {name[0]}, but "
                 f"Drumbeat did not start it; rename or remove it",
                 status=409,
-                said=_FOREIGN,
+                daemon_message=_FOREIGN,
                 cause=SpawnCause.BAD_REQUEST,
             )
         return found

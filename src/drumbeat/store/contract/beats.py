@@ -126,10 +126,10 @@ class BeatsContract(Given):
         rows = [replace(beat, view=None) for beat in await store.beats.list(pool.pool_id) if beat.actions]
 
         assert [beat.n for beat in rows] == [1, 3, 5, 7]
-        assert await store.beats.deeds(pool.pool_id) == rows
-        assert await store.beats.deeds(pool.pool_id, limit=2) == rows[2:], "the last ones"
-        assert await store.beats.deeds(pool.pool_id, since=await store.now() - MINUTE) == rows[3:]
-        assert await store.beats.deeds(PoolId("pool-nobody-made")) == []
+        assert await store.beats.with_actions(pool.pool_id) == rows
+        assert await store.beats.with_actions(pool.pool_id, limit=2) == rows[2:], "the last ones"
+        assert await store.beats.with_actions(pool.pool_id, since=await store.now() - MINUTE) == rows[3:]
+        assert await store.beats.with_actions(PoolId("pool-nobody-made")) == []
 
     async def test_deeds_are_searched_in_the_last_beats_only(self, store: Store, pool: PoolRow) -> None:
         acted = NewBeat(owner="a", epoch=1, view={"actions": []}, actions=[{"type": "Spawn"}])
@@ -138,11 +138,12 @@ class BeatsContract(Given):
             await store.beats.append(pool.pool_id, beat)
 
         found = {
-            among: [beat.n for beat in await store.beats.deeds(pool.pool_id, among=among)] for among in (1, 2, 3, 5, 6, 99)
+            among: [beat.n for beat in await store.beats.with_actions(pool.pool_id, among=among)]
+            for among in (1, 2, 3, 5, 6, 99)
         }
 
         assert found == {1: [], 2: [], 3: [5], 5: [5], 6: [2, 5], 99: [1, 2, 5]}
-        assert [beat.n for beat in await store.beats.deeds(pool.pool_id, among=6, limit=1)] == [5]
+        assert [beat.n for beat in await store.beats.with_actions(pool.pool_id, among=6, limit=1)] == [5]
 
     async def test_a_pool_nobody_made_has_no_beats(self, store: Store, pool: PoolRow) -> None:
         await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))

@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from drumbeat.core.job import ENDED, AlikeJobs, AttemptOutcome, Job, JobCounts, JobId, JobStatus, NewJob, RateLimit
+from drumbeat.core.job import ENDED, AttemptOutcome, Job, JobCounts, JobId, JobStatus, JobsWithTemplate, NewJob, RateLimit
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import WorkerId, WorkerStatus
@@ -162,7 +162,7 @@ class CountsContract(Given):
         assert await store.jobs.recent_claims(pool.pool_id, "another", rate.per) == 0
 
     async def test_many_old_jobs_are_pruned_in_steps(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
-        await store.queue.push(pool.pool_id, AlikeJobs([*range(600)], NewJob(payload=None)))
+        await store.queue.push(pool.pool_id, JobsWithTemplate([*range(600)], NewJob(payload=None)))
         jobs = await store.queue.claim(claiming(pool, limit=600))
         await store.queue.settle(holder(pool), [verdict(job) for job in jobs])
         await elapse(2 * DAY)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, NewJob
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobsWithTemplate, NewJob
 from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.contract.given import (
@@ -34,8 +34,8 @@ async def pushed(store: Store, pool: PoolRow, *payloads: Any, **options: Any) ->
 
 
 async def pushed_alike(store: Store, pool: PoolRow, *payloads: Any, **options: Any) -> list[JobId]:
-    """Like ``pushed``, but push the jobs as one AlikeJobs (a template and payloads), which stores handle faster."""
-    return [*await store.queue.push(pool.pool_id, AlikeJobs(payloads, NewJob(payload=None, **options)))]
+    """Like ``pushed``, but push the jobs as one JobsWithTemplate (a template and payloads), which stores handle faster."""
+    return [*await store.queue.push(pool.pool_id, JobsWithTemplate(payloads, NewJob(payload=None, **options)))]
 
 
 def without_identity(job: Job) -> Job:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound
-from drumbeat.core.job import AlikeJobs, Backoff, JobId, JobStatus, NewJob, RateLimit
+from drumbeat.core.job import Backoff, JobId, JobStatus, JobsWithTemplate, NewJob, RateLimit
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.store.contract.given import (
     AWKWARD,
@@ -89,7 +89,7 @@ class PushContract(Given):
         other = await store.pools.create(new_pool(kind))
         pushes: Mapping[str, Sequence[NewJob]] = {
             "one job": [NewJob(payload=1)],
-            "alike jobs": AlikeJobs([1, 2], NewJob(payload=None)),
+            "alike jobs": JobsWithTemplate([1, 2], NewJob(payload=None)),
             "jobs of two types": [NewJob(payload=1, type="a"), NewJob(payload=2, type="b", priority=1)],
             "a job with options": [NewJob(payload=1, job_id=JobId(unique("job")), unique_key="k", delay=SECOND)],
         }

@@ -277,9 +277,9 @@ class Jobs(Protocol):
         self,
         older_than: timedelta,
         statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
-        told: Callable[[int], object] | None = None,
+        on_progress: Callable[[int], object] | None = None,
     ) -> int:
         """Delete ended jobs older than ``older_than``, with their attempts and steps. Returns how many. Works in many short
-        transactions with pauses; ``told`` is called after each with the number of jobs deleted so far. A job stays while one
-        of its children is unfinished."""
+        transactions with pauses; ``on_progress`` is called after each with the number of jobs deleted so far. A job
+        stays while one of its children is unfinished."""
         ...

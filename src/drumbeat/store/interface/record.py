@@ -25,7 +25,7 @@ class Beats(Protocol):
         """Return the beats numbered above ``after``, oldest first."""
         ...
 
-    async def deeds(
+    async def with_actions(
         self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
     ) -> Sequence[Beat]:
         """Return the last ``limit`` beats in which actions were taken, oldest first. Their ``view`` is left out.

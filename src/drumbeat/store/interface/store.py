@@ -63,10 +63,11 @@ class Upkeep(Protocol):
         Only a store in one file (SQLite) does this; other stores reuse the space."""
         ...
 
-    async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
+    async def prune(self, older_than: timedelta, on_progress: ProgressCallback | None = None) -> Mapping[str, int]:
         """Delete samples, logs, beats, ended workers, events of ended runs, and expired one-time leases that are older
         than ``older_than``. (A one-time lease has a slash in its name and marks one event, such as a webhook that arrived.)
-        Returns the number of rows by table. Works in many short steps; after each, ``told`` is called with the number so far.
+        Returns the number of rows by table. Works in many short steps; after each, ``on_progress`` is called with the
+        number so far.
 
         A pool's lease is never deleted, since its epochs must not be used twice. A worker of a fleet is deleted only after it
         was reaped and no longer counts for the current month, since costs are summed from these rows.

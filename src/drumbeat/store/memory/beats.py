@@ -39,7 +39,7 @@ class MemoryBeats(MemoryTable):
         return list(islice(self._later(pool_id, since, after), limit))
 
     @operation
-    def deeds(
+    def with_actions(
         self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
     ) -> Sequence[Beat]:
         rows = self.state.pools.get(pool_id)

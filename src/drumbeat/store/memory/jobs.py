@@ -221,10 +221,10 @@ class MemoryJobs(MemoryTable):
         self,
         older_than: timedelta,
         statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
-        told: Callable[[int], object] | None = None,
+        on_progress: Callable[[int], object] | None = None,
     ) -> int:
         kinds = [Prunable(status) for status in statuses if status in ENDED]
-        return (await prune_all(MemoryUpkeep(self.state), [*self.state.pools], kinds, older_than, told)).total()
+        return (await prune_all(MemoryUpkeep(self.state), [*self.state.pools], kinds, older_than, on_progress)).total()
 
     def _of_workflow(self, workflow_id: str) -> Iterator[Job]:
         return (job for rows in self.state.pools.values() for job in rows.jobs.jobs.values() if job.workflow_id == workflow_id)

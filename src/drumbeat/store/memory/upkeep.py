@@ -38,8 +38,8 @@ class MemoryUpkeep(MemoryTable):
             problems=[],
         )
 
-    async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
-        deleted = await prune_all(self, [*self.state.pools], RECORDS, older_than, told)
+    async def prune(self, older_than: timedelta, on_progress: ProgressCallback | None = None) -> Mapping[str, int]:
+        deleted = await prune_all(self, [*self.state.pools], RECORDS, older_than, on_progress)
         return {
             **{str(what): rows for what, rows in deleted.items()},
             "leases": await prune_all_leases(self.prune_leases, older_than),

@@ -7,7 +7,7 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import BATCH
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.rows import decoded_event, event_of, event_words, fence_words, instant
+from drumbeat.store.redis.rows import decoded_event, event_arguments, event_of, fence_arguments, instant
 
 
 class RedisEvents:
@@ -15,8 +15,8 @@ class RedisEvents:
         self._database = database
 
     async def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
-        words = [word for event in events for word in event_words(event)]
-        at, numbers = await self._database.run("event_append", *fence_words(fence), pool_id, *words)
+        arguments = [argument for event in events for argument in event_arguments(event)]
+        at, numbers = await self._database.run("event_append", *fence_arguments(fence), pool_id, *arguments)
         return [decoded_event(pool_id, event, number, instant(at)) for event, number in zip(events, numbers, strict=True)]
 
     async def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:

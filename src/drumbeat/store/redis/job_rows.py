@@ -11,7 +11,6 @@ import msgspec
 
 from drumbeat.core.errors import InvalidInput, StoreCorrupt
 from drumbeat.core.job import (
-    AlikeJobs,
     Attempt,
     AttemptOutcome,
     Backoff,
@@ -20,6 +19,7 @@ from drumbeat.core.job import (
     JobId,
     JobOutcome,
     JobStatus,
+    JobsWithTemplate,
     NewJob,
     RateLimit,
 )
@@ -124,7 +124,7 @@ def _encoded(value: Any, what: str) -> bytes:
         raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
 
 
-def push_words(jobs: Sequence[NewJob]) -> bytes:
+def push_arguments(jobs: Sequence[NewJob]) -> bytes:
     return _pack([_push_row(job) for job in jobs])
 
 
@@ -169,13 +169,13 @@ def _common(job: NewJob) -> tuple[Any, ...]:
     )
 
 
-def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
+def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[JobsWithTemplate]:
     """Whether a faster script can push these jobs: they differ only in payload, set no id, unique key, delay, start time,
     max_attempts, max_crashes, parents or workflow, and are at most ``_MOST_PLAIN``."""
-    return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
+    return isinstance(jobs, JobsWithTemplate) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
 
 
-def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
+def plain_arguments(jobs: JobsWithTemplate) -> Sequence[Argument]:
     """Return the script arguments to push jobs that differ only in payload: lane, priority, and each job as JSON."""
     check_keys(jobs.like)
     common = _common(jobs.like)
@@ -191,11 +191,11 @@ def _lane(job: NewJob) -> str:
     return _encode((job.capability, job.type, job.group, *limits)).decode()
 
 
-def claiming_words(claiming: ClaimRequest) -> tuple[Argument, ...]:
+def claiming_arguments(claiming: ClaimRequest) -> tuple[Argument, ...]:
     """Return the script arguments of a claim: the fields of the ClaimRequest, in the order that the scripts expect."""
     return (
         claiming.pool_id,
-        holder_word(claiming.holder),
+        holder_argument(claiming.holder),
         to_us(claiming.lease),
         claiming.limit,
         _pack(claiming.capabilities),
@@ -206,17 +206,17 @@ def claiming_words(claiming: ClaimRequest) -> tuple[Argument, ...]:
     )
 
 
-def type_words(types: Sequence[str], without: Sequence[str]) -> tuple[Argument, ...]:
+def type_arguments(types: Sequence[str], without: Sequence[str]) -> tuple[Argument, ...]:
     """Return the script arguments that select job types: only those in ``types`` (empty: every type), none in ``without``."""
     return _pack(types), _pack(without)
 
 
-def holder_word(holder: Holder) -> str:
+def holder_argument(holder: Holder) -> str:
     """Encode the holder of a claim (pool, worker, process) as text; the scripts compare these texts."""
     return _encode((holder.pool_id, holder.worker_id, holder.instance)).decode()
 
 
-def verdict_words(verdicts: Sequence[JobOutcome]) -> bytes:
+def verdict_arguments(verdicts: Sequence[JobOutcome]) -> bytes:
     return _pack([_verdict_row(verdict) for verdict in verdicts])
 
 
@@ -233,7 +233,7 @@ def _verdict_row(verdict: JobOutcome) -> tuple[Any, ...]:
     )
 
 
-def token_words(tokens: Sequence[Any]) -> bytes:
+def token_arguments(tokens: Sequence[Any]) -> bytes:
     return _pack([(token.job_id, token.epoch) for token in tokens])
 
 

@@ -11,7 +11,7 @@ from drumbeat.core.job import JobId, Token
 from drumbeat.core.job_step import JobStep, NewStep, StepKind, in_step_order
 from drumbeat.core.worker import Holder
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.job_rows import as_json, holder_word
+from drumbeat.store.redis.job_rows import as_json, holder_argument
 from drumbeat.store.redis.rows import at_us, instant
 
 
@@ -40,8 +40,8 @@ class RedisJobSteps:
     async def record(self, holder: Holder, steps: Sequence[NewStep]) -> Sequence[Token]:
         if not steps:
             return []
-        words = _pack([_words(new) for new in steps])
-        stale = await self._database.run("step_record", holder_word(holder), words)
+        arguments = _pack([_step_arguments(new) for new in steps])
+        stale = await self._database.run("step_record", holder_argument(holder), arguments)
         return [*dict.fromkeys(steps[n].token for n in stale)]
 
     async def list(self, job_id: JobId) -> Sequence[JobStep]:
@@ -57,7 +57,7 @@ class RedisJobSteps:
         return bool(sent)
 
 
-def _words(new: NewStep) -> tuple[Any, ...]:
+def _step_arguments(new: NewStep) -> tuple[Any, ...]:
     step = new.step
     stored = _StoredStep(
         position=step.position,

@@ -14,7 +14,7 @@ from drumbeat.store.interface import ClaimRequest, Due
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_word, job_of, jobs_of, type_words
+from drumbeat.store.redis.job_rows import attempts_of, claiming_arguments, holder_argument, job_of, jobs_of, type_arguments
 from drumbeat.store.redis.rows import at_us, moment, to_us
 from drumbeat.store.redis.upkeep import RedisUpkeep
 
@@ -45,7 +45,8 @@ class RedisJobs:
         limit: int = 100,
     ) -> Sequence[Job]:
         last: bytes | None = b"" if after is None else await self._number(pool_id, after)
-        filters = (_words(statuses), job_type, group, worker_id, None if holder is None else holder_word(holder))
+        held_by = None if holder is None else holder_argument(holder)
+        filters = (_statuses_argument(statuses), job_type, group, worker_id, held_by)
         jobs: list[Job] = []
         while last is not None and len(jobs) < limit:
             text, last = await self._database.run("job_page", pool_id, last, _PAGE, limit - len(jobs), *filters)
@@ -88,16 +89,16 @@ class RedisJobs:
     async def demand(
         self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = (), without: Sequence[str] = ()
     ) -> Mapping[str, int]:
-        return _counts(await self._database.run("job_demand", pool_id, most, *type_words(types, without)))
+        return _counts(await self._database.run("job_demand", pool_id, most, *type_arguments(types, without)))
 
     async def by_type(self, pool_id: PoolId, most: int = 10_000, without: Sequence[str] = ()) -> Mapping[str, int]:
-        return _counts(await self._database.run("job_types", pool_id, most, *type_words((), without)))
+        return _counts(await self._database.run("job_types", pool_id, most, *type_arguments((), without)))
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return jobs_of(await self._database.run("job_cancel", *dict.fromkeys(job_ids)))
 
     async def to_stop(self, holder: Holder) -> Sequence[Token]:
-        found = await self._database.run("job_to_stop", holder_word(holder))
+        found = await self._database.run("job_to_stop", holder_argument(holder))
         return [
             Token(job_id=job_id_of(int(number)) if own is None else JobId(own.decode()), epoch=int(epoch))
             for number, own, epoch in found
@@ -107,11 +108,11 @@ class RedisJobs:
         return bool(await self._database.run("job_wait_alone", pool_id))
 
     async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
-        left = await self._database.run("job_overdue", *claiming_words(claiming))
+        left = await self._database.run("job_overdue", *claiming_arguments(claiming))
         return None if left is None else timedelta(microseconds=int(left))
 
     async def due(self, claiming: ClaimRequest) -> Due:
-        is_ready, left = await self._database.run("job_due", *claiming_words(claiming))
+        is_ready, left = await self._database.run("job_due", *claiming_arguments(claiming))
         return Due(is_ready=bool(is_ready), next_in=None if left is None else timedelta(microseconds=int(left)))
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId]) -> Sequence[JobId]:
@@ -127,8 +128,8 @@ class RedisJobs:
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         if not isfinite(share):
             raise InvalidInput(f"expected a job's progress (share) to be a number from 0 to 1, got {share}")
-        words = (holder_word(holder), token.job_id, token.epoch, float(share), note)
-        return bool(await self._database.run("job_progress", *words))
+        arguments = (holder_argument(holder), token.job_id, token.epoch, float(share), note)
+        return bool(await self._database.run("job_progress", *arguments))
 
     async def parents(self, job_id: JobId, limit: int | None = None) -> Sequence[Job]:
         return await self._linked(job_id, "parents", _ALL if limit is None else limit)
@@ -152,8 +153,8 @@ class RedisJobs:
             raise _no_job(after or JobId(""))
         jobs: list[Job] = []
         while last is not None and len(jobs) < limit:
-            words = (workflow_id, last, _PAGE, limit - len(jobs), _words(statuses))
-            text, last = await self._database.run("workflow_page", *words)
+            arguments = (workflow_id, last, _PAGE, limit - len(jobs), _statuses_argument(statuses))
+            text, last = await self._database.run("workflow_page", *arguments)
             jobs += jobs_of(text)
         return jobs
 
@@ -176,11 +177,11 @@ class RedisJobs:
         self,
         older_than: timedelta,
         statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
-        told: Callable[[int], object] | None = None,
+        on_progress: Callable[[int], object] | None = None,
     ) -> int:
         kinds = [Prunable(status) for status in statuses if status in ENDED]
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")] if kinds else []
-        return (await prune_all(RedisUpkeep(self._database), pools, kinds, older_than, told)).total()
+        return (await prune_all(RedisUpkeep(self._database), pools, kinds, older_than, on_progress)).total()
 
     async def _number(self, pool_id: PoolId, job_id: JobId) -> bytes:
         number: bytes | None = await self._database.run("job_number", pool_id, job_id)
@@ -189,8 +190,8 @@ class RedisJobs:
         return number
 
 
-def _words(statuses: Sequence[JobStatus]) -> str:
-    """Return the statuses as one argument of a script, each once: the script reads the jobs of each word."""
+def _statuses_argument(statuses: Sequence[JobStatus]) -> str:
+    """Return the statuses as one argument of a script, each once: the script reads the jobs of each status."""
     return ",".join(dict.fromkeys(statuses))
 
 

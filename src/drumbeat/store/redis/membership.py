@@ -8,8 +8,8 @@ from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_mo
 from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, JoinRequest, WorkerChange
 from drumbeat.store.redis.database import Argument, RedisDatabase
 from drumbeat.store.redis.record import KEPT
-from drumbeat.store.redis.rows import dump, event_of, instant, moment, sample_words, worker_of
-from drumbeat.store.redis.workers import change_words
+from drumbeat.store.redis.rows import dump, event_of, instant, moment, sample_arguments, worker_of
+from drumbeat.store.redis.workers import change_arguments
 
 
 class RedisMembership:
@@ -33,8 +33,8 @@ class RedisMembership:
 
     async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         who = (heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance)
-        words = (heartbeat.read_to, BATCH, KEPT, *_report_words(heartbeat), *sample_words(heartbeat.sample))
-        return _reply(heartbeat.pool_id, *await self._database.run("member_beat", *who, *words))
+        arguments = (heartbeat.read_to, BATCH, KEPT, *_report_arguments(heartbeat), *sample_arguments(heartbeat.sample))
+        return _reply(heartbeat.pool_id, *await self._database.run("member_beat", *who, *arguments))
 
     async def move(
         self,
@@ -46,15 +46,15 @@ class RedisMembership:
         change: WorkerChange | None = None,
     ) -> Worker:
         allowed = f",{','.join(status for status, targets in MOVES.items() if to in targets)},"
-        words = (pool_id, worker_id, instance, str(to), allowed, reason, *change_words(change))
+        arguments = (pool_id, worker_id, instance, str(to), allowed, reason, *change_arguments(change))
         try:
-            return worker_of(pool_id, await self._database.run("member_move", *words))
+            return worker_of(pool_id, await self._database.run("member_move", *arguments))
         except IllegalMove as exc:
             check_move(worker_id, WorkerStatus(str(exc)), to)
             raise
 
 
-def _report_words(heartbeat: Heartbeat) -> tuple[Argument, ...]:
+def _report_arguments(heartbeat: Heartbeat) -> tuple[Argument, ...]:
     return (
         heartbeat.phase,
         heartbeat.applied_target,

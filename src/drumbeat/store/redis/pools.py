@@ -9,7 +9,7 @@ from drumbeat.store.flow_rules import has_unfinished, needed_elsewhere
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.jobs import RedisJobs
-from drumbeat.store.redis.rows import change_words, fence_words, pool_of, pool_words
+from drumbeat.store.redis.rows import change_arguments, fence_arguments, pool_arguments, pool_of
 from drumbeat.store.redis.upkeep import delete_rows
 
 _UNFINISHED, _LINKED = b"unfinished", b"linked"  #: answers of the script ``pool_delete``
@@ -20,8 +20,8 @@ class RedisPools:
         self._database = database
 
     async def create(self, pool: PoolRow) -> PoolRow:
-        words = (pool.pool_id, str(pool.kind), *pool_words(pool))
-        while (row := await self._database.run("pool_create", *words)) is None:
+        arguments = (pool.pool_id, str(pool.kind), *pool_arguments(pool))
+        while (row := await self._database.run("pool_create", *arguments)) is None:
             await delete_rows(self._database, pool.pool_id)
         return pool_of(row)
 
@@ -44,8 +44,8 @@ class RedisPools:
             row = await self._database.run("pool_find", pool_id)
             if not row:
                 raise _no_pool(pool_id)
-            words = (*fence_words(fence), pool_id, *change_words(change, row))
-            if changed := await self._database.run("pool_change", *words):
+            arguments = (*fence_arguments(fence), pool_id, *change_arguments(change, row))
+            if changed := await self._database.run("pool_change", *arguments):
                 return pool_of(changed)
 
     async def delete(self, pool_id: PoolId, *, unfinished: bool = True) -> None:

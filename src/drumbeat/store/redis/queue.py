@@ -16,15 +16,15 @@ from drumbeat.store.job_ids import job_ids_of
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.job_rows import (
     are_plain,
-    claiming_words,
-    holder_word,
+    claiming_arguments,
+    holder_argument,
     jobs_of,
-    plain_words,
-    push_words,
-    token_words,
-    verdict_words,
+    plain_arguments,
+    push_arguments,
+    token_arguments,
+    verdict_arguments,
 )
-from drumbeat.store.redis.rows import fence_words, to_us
+from drumbeat.store.redis.rows import fence_arguments, to_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,34 +42,36 @@ class RedisQueue:
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         if jobs and are_plain(jobs):
-            before = await self._database.run("queue_push_plain", pool_id, *plain_words(jobs))
+            before = await self._database.run("queue_push_plain", pool_id, *plain_arguments(jobs))
             return job_ids_of(range(before + 1, before + 1 + len(jobs)))
         order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
-        found = await self._database.run("queue_push", pool_id, push_words([jobs[place] for place in order]))
+        found = await self._database.run("queue_push", pool_id, push_arguments([jobs[place] for place in order]))
         ids = {place: JobId(job_id.decode()) for place, job_id in zip(order, found, strict=True)}
         return [ids[place] for place in range(len(jobs))]
 
     async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
-        return self._claimed(claiming.pool_id, *await self._database.run("queue_claim", *claiming_words(claiming)))
+        return self._claimed(claiming.pool_id, *await self._database.run("queue_claim", *claiming_arguments(claiming)))
 
     async def settle(
         self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None
     ) -> SettleResult:
-        more = claiming_words(claiming) if claiming else (None,)
-        stale, *claimed = await self._database.run("queue_settle", holder_word(holder), verdict_words(verdicts), *more)
+        more = claiming_arguments(claiming) if claiming else (None,)
+        stale, *claimed = await self._database.run("queue_settle", holder_argument(holder), verdict_arguments(verdicts), *more)
         jobs = self._claimed(claiming.pool_id, *claimed) if claiming else []
         return SettleResult(stale=tuple(verdicts[n].token for n in stale), claimed=tuple(jobs))
 
     async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
-        stale, cancelled = await self._database.run("queue_renew", holder_word(holder), token_words(tokens), to_us(lease))
+        stale, cancelled = await self._database.run(
+            "queue_renew", holder_argument(holder), token_arguments(tokens), to_us(lease)
+        )
         return RenewResult(stale=tuple(tokens[n] for n in stale), cancelled=tuple(tokens[n] for n in cancelled))
 
     async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
-        return [tokens[n] for n in await self._database.run("queue_begin", holder_word(holder), token_words(tokens))]
+        return [tokens[n] for n in await self._database.run("queue_begin", holder_argument(holder), token_arguments(tokens))]
 
     async def release(self, holder: Holder, error: str, *, charge: bool = True, fence: Fence | None = None) -> Sequence[Job]:
-        words = (*fence_words(fence), holder_word(holder), error, int(charge))
-        return jobs_of(await self._database.run("queue_release", *words))
+        arguments = (*fence_arguments(fence), holder_argument(holder), error, int(charge))
+        return jobs_of(await self._database.run("queue_release", *arguments))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
         return jobs_of(await self._database.run("queue_expire", limit))

@@ -17,11 +17,11 @@ from drumbeat.store.redis.rows import (
     beat_body,
     beat_from,
     beat_of,
-    fence_words,
+    fence_arguments,
     log_body,
     log_of,
+    sample_arguments,
     sample_of,
-    sample_words,
     to_us,
 )
 
@@ -34,7 +34,7 @@ class RedisBeats:
 
     async def append(self, pool_id: PoolId, beat: NewBeat, *, fence: Fence | None = None) -> Beat:
         body = beat_body(beat)
-        n, at = await self._database.run("beat_append", *fence_words(fence), pool_id, body, KEPT)
+        n, at = await self._database.run("beat_append", *fence_arguments(fence), pool_id, body, KEPT)
         return beat_from(pool_id, n, at, body)
 
     async def list(
@@ -43,10 +43,10 @@ class RedisBeats:
         entries = await self._database.run("beat_list", pool_id, after, at_us(since), limit)
         return [beat_of(pool_id, entry) for entry in entries]
 
-    async def deeds(
+    async def with_actions(
         self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
     ) -> Sequence[Beat]:
-        entries = await self._database.run("beat_deeds", pool_id, at_us(since), limit, among)
+        entries = await self._database.run("beat_with_actions", pool_id, at_us(since), limit, among)
         return [replace(beat_of(pool_id, entry), view=None) for entry in reversed(entries)]
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
@@ -59,8 +59,8 @@ class RedisSamples:
         self._database = database
 
     async def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
-        words = [word for sample in samples for word in sample_words(sample)]
-        await self._database.run("sample_append", pool_id, worker_id, instance, KEPT, *words)
+        arguments = [argument for sample in samples for argument in sample_arguments(sample)]
+        await self._database.run("sample_append", pool_id, worker_id, instance, KEPT, *arguments)
 
     async def list(
         self,
@@ -82,10 +82,10 @@ class RedisLogs:
         self._database = database
 
     async def append(self, pool_id: PoolId, entries: Sequence[NewLog]) -> None:
-        words: list[Argument] = []
+        arguments: list[Argument] = []
         for entry in entries:
-            words += [to_us(entry.age), entry.worker_id, log_rank(entry.level), log_body(entry)]
-        await self._database.run("log_append", pool_id, KEPT, *words)
+            arguments += [to_us(entry.age), entry.worker_id, log_rank(entry.level), log_body(entry)]
+        await self._database.run("log_append", pool_id, KEPT, *arguments)
 
     async def list(
         self,

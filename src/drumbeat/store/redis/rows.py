@@ -62,11 +62,11 @@ def fields(flat: Sequence[bytes]) -> Fields:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-def fence_words(fence: Fence | None) -> tuple[Argument, Argument]:
+def fence_arguments(fence: Fence | None) -> tuple[Argument, Argument]:
     return (None, None) if fence is None else (fence.name, fence.epoch)
 
 
-def pool_words(pool: PoolRow) -> tuple[Argument, ...]:
+def pool_arguments(pool: PoolRow) -> tuple[Argument, ...]:
     """Return the script arguments for the fields of a pool that can change: thresholds, policy, end of the pause."""
     return _limits(pool.thresholds), dump(pool.policy), at_us(pool.paused_until)
 
@@ -75,7 +75,7 @@ def _limits(thresholds: Thresholds) -> bytes:
     return dump({name: getattr(thresholds, name).total_seconds() for name in Thresholds.__dataclass_fields__})
 
 
-def change_words(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, ...]:
+def change_arguments(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, ...]:
     """Return the script's arguments for a change of a pool: thresholds, pause and policy; None for a field to leave as it is.
     Raises StaleWrite if the policy is not as ``change.expected`` requires. If the policy changes after this check, the
     script changes nothing."""
@@ -124,7 +124,7 @@ def _worker_field(name: str, value: str) -> Any:
     return WorkerStatus(value) if name == "status" else int(value)
 
 
-def event_words(event: NewEvent) -> tuple[Argument, ...]:
+def event_arguments(event: NewEvent) -> tuple[Argument, ...]:
     return str(event.type), str(event.scope), event.worker_id, event.slot, dump(event.payload)
 
 
@@ -190,7 +190,7 @@ def log_of(pool_id: PoolId, entry: Sequence[Any]) -> Log:
 _UNCONVERTED = tuple(name for name in Sample.__dataclass_fields__ if name not in {"age", "interval", "latency"})
 
 
-def sample_words(sample: Sample | None) -> tuple[Argument, ...]:
+def sample_arguments(sample: Sample | None) -> tuple[Argument, ...]:
     """Return a sample as script arguments (number, age, body); three times None if there is no sample."""
     if sample is None:
         return None, None, None

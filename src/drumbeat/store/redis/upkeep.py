@@ -45,20 +45,20 @@ class RedisUpkeep:
             problems=problems,
         )
 
-    async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
+    async def prune(self, older_than: timedelta, on_progress: ProgressCallback | None = None) -> Mapping[str, int]:
         """Delete old samples, log lines, beats, ended workers, events about single workers, and leases; also what is left of
         pools whose deletion ended early."""
         for pool in await self._database.command(b"SMEMBERS", self._database.key("deleted_pools")):
             await delete_rows(self._database, PoolId(pool.decode()))
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
-        deleted = await prune_all(self, pools, RECORDS, older_than, told)
+        deleted = await prune_all(self, pools, RECORDS, older_than, on_progress)
         leases = await prune_all_leases(self.prune_leases, older_than)
         return {**{str(what): rows for what, rows in deleted.items()}, "leases": leases}
 
     async def prune_leases(self, older_than: timedelta, limit: int = 1000) -> Pruned:
         """Prune one page of the leases; the next call continues after it."""
-        words = (to_us(older_than), self._lease_cursor, min(limit, _PAGE))
-        rows, self._lease_cursor = await self._database.run("lease_prune", *words)
+        arguments = (to_us(older_than), self._lease_cursor, min(limit, _PAGE))
+        rows, self._lease_cursor = await self._database.run("lease_prune", *arguments)
         return Pruned(rows=rows, more=self._lease_cursor != b"0")
 
     async def give_back(self) -> bool:
@@ -73,8 +73,8 @@ class RedisUpkeep:
 
     async def _prune_jobs(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         key = (pool_id, what, older_than)
-        words = (pool_id, str(what), to_us(older_than), _PAGE, self._skipped.pop(key, 0))
-        rows, skipped = await self._database.run("job_prune", *words)
+        arguments = (pool_id, str(what), to_us(older_than), _PAGE, self._skipped.pop(key, 0))
+        rows, skipped = await self._database.run("job_prune", *arguments)
         if skipped is not None:
             self._skipped[key] = skipped
         return Pruned(rows=rows, more=skipped is not None)

@@ -11,7 +11,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
 from drumbeat.store.interface import UNREAPED, WorkerChange
 from drumbeat.store.redis.database import Argument, RedisDatabase
-from drumbeat.store.redis.rows import at_us, decoded_event, dump, fence_words, instant, to_us, worker_of
+from drumbeat.store.redis.rows import at_us, decoded_event, dump, fence_arguments, instant, to_us, worker_of
 
 _ALL = 1_000_000_000
 
@@ -21,8 +21,8 @@ class RedisWorkers:
         self._database = database
 
     async def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
-        words = [word for worker in workers for word in _row_words(worker)]
-        await self._database.run("worker_add", *fence_words(fence), *words)
+        arguments = [argument for worker in workers for argument in _row_arguments(worker)]
+        await self._database.run("worker_add", *fence_arguments(fence), *arguments)
 
     async def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
         return worker_of(pool_id, await self._database.run("worker_get", pool_id, worker_id))
@@ -49,9 +49,9 @@ class RedisWorkers:
         fence: Fence | None = None,
     ) -> Worker:
         expected = (worker.pool_id, worker.worker_id, str(worker.status), worker.heartbeat_count)
-        wanted = (str(to), int(to in MOVES[worker.status]), reason, *change_words(change))
+        wanted = (str(to), int(to in MOVES[worker.status]), reason, *change_arguments(change))
         try:
-            row = await self._database.run("worker_move", *fence_words(fence), *expected, *wanted)
+            row = await self._database.run("worker_move", *fence_arguments(fence), *expected, *wanted)
         except IllegalMove:
             check_move(worker.worker_id, worker.status, to)
             raise
@@ -61,10 +61,10 @@ class RedisWorkers:
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
         events = [set_worker_target(worker_id, target) for worker_id, target in targets.items()]
-        words: list[Argument] = []
+        arguments: list[Argument] = []
         for event, (worker_id, target) in zip(events, targets.items(), strict=True):
-            words += [worker_id, target.connections, dump(event.payload)]
-        at, numbers = await self._database.run("worker_targets", *fence_words(fence), pool_id, *words)
+            arguments += [worker_id, target.connections, dump(event.payload)]
+        at, numbers = await self._database.run("worker_targets", *fence_arguments(fence), pool_id, *arguments)
         return [decoded_event(pool_id, event, number, instant(at)) for event, number in zip(events, numbers, strict=True)]
 
     async def ask_to_drain(
@@ -77,16 +77,16 @@ class RedisWorkers:
         fence: Fence | None = None,
     ) -> Sequence[WorkerId]:
         payload = dump(stop(reason, within).payload)
-        asked = await self._database.run("worker_drain", *fence_words(fence), pool_id, to_us(within), payload, *workers)
+        asked = await self._database.run("worker_drain", *fence_arguments(fence), pool_id, to_us(within), payload, *workers)
         return [WorkerId(name.decode()) for name in asked]
 
     async def note_instance(
         self, pool_id: PoolId, worker_id: WorkerId, ref: str, meta: Mapping[str, Any], *, fence: Fence | None = None
     ) -> None:
-        await self._database.run("worker_note", *fence_words(fence), pool_id, worker_id, ref, dump(meta))
+        await self._database.run("worker_note", *fence_arguments(fence), pool_id, worker_id, ref, dump(meta))
 
     async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
-        await self._database.run("worker_reaped", *fence_words(fence), pool_id, worker_id)
+        await self._database.run("worker_reaped", *fence_arguments(fence), pool_id, worker_id)
 
 
 def _by_slot(pool_id: PoolId, rows: Sequence[Sequence[bytes]]) -> list[Worker]:
@@ -94,14 +94,14 @@ def _by_slot(pool_id: PoolId, rows: Sequence[Sequence[bytes]]) -> list[Worker]:
     return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
 
 
-def change_words(change: WorkerChange | None) -> tuple[Argument, ...]:
+def change_arguments(change: WorkerChange | None) -> tuple[Argument, ...]:
     if change is None:
         return None, None, None, None
     meta = None if change.meta is None else dump(change.meta)
     return change.exit_code, change.error, change.provider_ref, meta
 
 
-def _row_words(worker: Worker) -> tuple[Argument, ...]:
+def _row_arguments(worker: Worker) -> tuple[Argument, ...]:
     return (
         worker.pool_id,
         worker.worker_id,

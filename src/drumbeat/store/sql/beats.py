@@ -27,11 +27,11 @@ class SqlBeats:
         values = {"pool_id": pool_id, "since": at_us(since), "after": after, "limit": limit}
         return [beat_of(row) for row in await self._database.read("list_beats", values)]
 
-    async def deeds(
+    async def with_actions(
         self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
     ) -> Sequence[Beat]:
         values = {"pool_id": pool_id, "since": at_us(since), "limit": limit, "among": among}
-        return [beat_of(row) for row in await self._database.read("list_deeds", values)][::-1]
+        return [beat_of(row) for row in await self._database.read("list_beats_with_actions", values)][::-1]
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
         values = {"pool_id": pool_id, "before": at_us(before), "seen": int(seen)}

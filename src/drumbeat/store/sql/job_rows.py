@@ -14,7 +14,6 @@ import msgspec
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import (
     USUAL_BACKOFF,
-    AlikeJobs,
     Attempt,
     AttemptOutcome,
     Backoff,
@@ -22,6 +21,7 @@ from drumbeat.core.job import (
     Job,
     JobId,
     JobStatus,
+    JobsWithTemplate,
     NewJob,
     RateLimit,
     Token,
@@ -130,7 +130,7 @@ def is_plain(job: NewJob) -> bool:
 
 
 def are_plain(jobs: Sequence[NewJob]) -> bool:
-    return is_plain(jobs.like) if isinstance(jobs, AlikeJobs) else all(map(is_plain, jobs))
+    return is_plain(jobs.like) if isinstance(jobs, JobsWithTemplate) else all(map(is_plain, jobs))
 
 
 def new_job_values(job: NewJob, children: int = 0) -> dict[str, Any]:

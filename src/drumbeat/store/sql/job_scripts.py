@@ -166,7 +166,7 @@ def _count_begun(holder: Holder) -> Script[int]:
     taken back now, the same number is used when the others are taken back later."""
     [found] = yield "count_begun", holder_values(holder)
     if found["jobs"] > 1:
-        yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}
+        yield "note_jobs_begun", holder_values(holder) | {"jobs": found["jobs"]}
     return max(int(found["jobs"]), int(found["in_company"]))
 
 

@@ -194,11 +194,11 @@ class SqlJobs:
         self,
         older_than: timedelta,
         statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
-        told: Callable[[int], object] | None = None,
+        on_progress: Callable[[int], object] | None = None,
     ) -> int:
         kinds = [Prunable(status) for status in statuses if status in ENDED]
         pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
-        return (await prune_all(SqlPruning(self._database), pools, kinds, older_than, told)).total()
+        return (await prune_all(SqlPruning(self._database), pools, kinds, older_than, on_progress)).total()
 
     async def _number(self, pool_id: PoolId, job_id: JobId) -> int:
         """Return the number of a job of this pool. Raises NotFound, also for a job of another pool."""

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobsWithTemplate, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.flow_rules import has_links, links_within, may_free_a_key, parents_first
@@ -225,7 +225,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
 def _may_swap(jobs: Sequence[NewJob]) -> bool:
     """Whether two jobs have the same id but different unique keys. ``push_jobs`` inserts in the order of the keys, so it would
     keep the job with the lower key, but the first of the two must be kept."""
-    if isinstance(jobs, AlikeJobs):
+    if isinstance(jobs, JobsWithTemplate):
         return False
     chosen = {(job.job_id, job.unique_key) for job in jobs if job.job_id is not None}
     return len({job_id for job_id, _ in chosen}) < len(chosen)
@@ -239,7 +239,7 @@ def share_pool(pool_id: PoolId) -> Script[None]:
 
 def _plain_step(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None = None) -> tuple[str, dict[str, Any]]:
     where: dict[str, Any] = {"pool_id": pool_id, "channel": channel}
-    if isinstance(jobs, AlikeJobs):
+    if isinstance(jobs, JobsWithTemplate):
         return _alike_step(where, jobs.payloads, jobs.like)
     payloads, types, priorities = ([*map(attrgetter(name), jobs)] for name in ("payload", "type", "priority"))
     if len(set(types)) == len(set(priorities)) == 1:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, JobStatus, JobsWithTemplate, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.flow_rules import has_links, links_within, may_free_a_key, parents_first
@@ -66,7 +66,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
 
 
 def _plain_values(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
-    if isinstance(jobs, AlikeJobs):
+    if isinstance(jobs, JobsWithTemplate):
         like = jobs.like
         return [(like.type, json_text(payload, "payload"), like.priority) for payload in jobs.payloads]
     return [(job.type, json_text(job.payload, "payload"), job.priority) for job in jobs]

@@ -97,9 +97,9 @@ class SqlUpkeep:
     async def _row_counts(self) -> Mapping[str, int]:
         return {table: (await self._database.read(f"count_{table}"))[0]["rows"] for table in TABLES}
 
-    async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
+    async def prune(self, older_than: timedelta, on_progress: ProgressCallback | None = None) -> Mapping[str, int]:
         pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
-        deleted = await prune_all(SqlPruning(self._database), pools, RECORDS, older_than, told)
+        deleted = await prune_all(SqlPruning(self._database), pools, RECORDS, older_than, on_progress)
         leases = await prune_all_leases(self.prune_leases, older_than)
         return {**{str(what): rows for what, rows in deleted.items()}, "leases": leases}
 

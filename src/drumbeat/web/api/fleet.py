@@ -187,7 +187,7 @@ async def fleet_actions(
 ) -> list[BeatShape]:
     """List the autoscaler's beats of the last day in which it took actions, newest last; only the last 5000 beats are searched.
     All beats: /pools/{pool_id}/beats."""
-    return [BeatShape.model_validate(each) for each in await (await _fleet(plane, pool_id)).deeds(limit)]
+    return [BeatShape.model_validate(each) for each in await (await _fleet(plane, pool_id)).beats_with_actions(limit)]
 
 
 @router.get(f"{_FLEET}/explain", operation_id="explain_fleet", responses=problems(404))
@@ -269,9 +269,9 @@ async def simulate_fleet(body: Simulation, state: State) -> SimulatedShape:
     async with state.busy:
         with prefix_field("settings"):
             found = await simulate_on_server(jobs, body.policy, settings, **provider)
-    return SimulatedShape.model_validate({"figures": found.figures(), "course": _course(found.outcome.course)})
+    return SimulatedShape.model_validate({"figures": found.figures(), "course": _thinned(found.outcome.series)})
 
 
-def _course(course: Any) -> dict[str, list[float]]:
-    every = max(len(course.at) // 2000, 1)
-    return {name: list(getattr(course, name))[::every] for name in ("at", "workers", "busy", "queued")}
+def _thinned(series: Any) -> dict[str, list[float]]:
+    every = max(len(series.at) // 2000, 1)
+    return {name: list(getattr(series, name))[::every] for name in ("at", "workers", "busy", "queued")}

@@ -102,7 +102,7 @@ async def _deliver(state: AppState, name: str, request: Request) -> Response | D
     if state.triggers is None:
         return problem(401, _NOT_SIGNED)
     try:
-        answer = await state.triggers.hear(name, dict(request.headers), await request.body())
+        answer = await state.triggers.answer_webhook(name, dict(request.headers), await request.body())
     except InvalidSettings as exc:
         log.error("cannot accept a request to the webhook %s: %s", name, exc)
         return problem(401, _NOT_SIGNED)

@@ -30,7 +30,7 @@ def may_change() -> bool:
 
 def refuse() -> None:
     """Tell the user why an action is refused: the session has ended, or access is read-only."""
-    if not caller().is_here():
+    if not caller().is_valid():
         show_session_ended()
         return
     log.warning("refused a change that a user with read-only access asked for on a page")

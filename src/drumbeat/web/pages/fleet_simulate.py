@@ -148,8 +148,8 @@ def jobs_of(trace: str) -> Jobs:
 
 def show(found: "Simulated") -> None:
     heading("Simulation result", 2)
-    course = found.outcome.course
-    lines = thinned_lines(course.at, course.workers, course.busy, course.queued)
+    series = found.outcome.series
+    lines = thinned_lines(series.at, series.workers, series.busy, series.queued)
     LiveChart("Workers, busy workers and queued jobs", _drawn(lines))
     ui.label("Cold: the fleet starts without workers. Warm: the same jobs arrive a second time, right after the first.")
     PageTable("Metrics", _METRICS, key=lambda row: row[0]).show(metrics(found))

@@ -128,7 +128,7 @@ def _watch_session() -> None:
     """Clear the page when the session ends: after a logout in another tab, or after its maximum age."""
 
     def check() -> None:
-        if not caller().is_here():
+        if not caller().is_valid():
             timer.cancel()
             show_session_ended()
 

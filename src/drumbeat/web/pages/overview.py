@@ -159,7 +159,7 @@ _POOLS = (
 
 def workers_text(workers: Iterable[Worker]) -> str:
     """Return how many workers there are of each status, such as ``2 active, 1 terminating``."""
-    found = Counter(each.standing for each in workers)
+    found = Counter(each.fleet_status for each in workers)
     return ", ".join(f"{count} {status}" for status, count in sorted(found.items())) or "none"
 
 

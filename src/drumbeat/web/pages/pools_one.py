@@ -47,7 +47,7 @@ _HINTS = {"Poisoned": POISONED, _LONGEST_WAIT: "How long the oldest ready job ha
 
 _WORKERS = (
     TableColumn(name="worker", read=lambda row: row[1].worker_id),
-    TableColumn(name="status", read=lambda row: row[1].standing, is_status=True),
+    TableColumn(name="status", read=lambda row: row[1].fleet_status, is_status=True),
     TableColumn(name="health", read=lambda row: shown_health(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
     TableColumn(name="silent", label="last heartbeat", read=lambda row: silence(row[1], row[0].now), number=True),
     TableColumn(name="jobs", label="jobs in progress", read=lambda row: row[1].active, number=True),

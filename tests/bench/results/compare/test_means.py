@@ -25,7 +25,7 @@ def test_a_difference_is_shown_exactly_where_its_interval_excludes_zero(
 
     assert found is not None
     assert found.low <= found.estimate <= found.high
-    assert found.shown == (found.low > 0 or found.high < 0) or found.p_value == pytest.approx(0.01)
+    assert found.is_significant == (found.low > 0 or found.high < 0) or found.p_value == pytest.approx(0.01)
 
 
 def test_the_test_is_welchs() -> None:
@@ -49,7 +49,7 @@ def test_two_runs_of_the_same_are_called_different_in_at_most_one_of_twenty(like
         rng = Random(seed)
         found = shift(batched(rng, 120, 1000, 0.1, likeness), batched(rng, 120, 1000, 0.1, likeness))
         assert found is not None
-        called += found.shown
+        called += found.is_significant
 
     assert called <= 10
 
@@ -60,7 +60,7 @@ def test_a_shift_of_fifteen_percent_is_found_in_at_least_nineteen_of_twenty() ->
         rng = Random(seed)
         found = shift(batched(rng, 180, 1000, 0.1, 0.7), batched(rng, 180, 850, 0.1, 0.7))
         assert found is not None
-        shown += found.shown
+        shown += found.is_significant
         held += found.low <= -150 <= found.high
 
     assert shown >= 190
@@ -75,8 +75,8 @@ def test_ten_times_as_much_is_found_however_few_batches_there_are(batches: int) 
         rng = Random(seed)
         runs = [batched(rng, batches * 3, level, 0.1, 0.7) for level in (1000, 1000, 10_000)]
         before, again, after = (runs[0], runs[1], runs[2])
-        found += getattr(shift(before, after), "shown", False)
-        same += getattr(shift(before, again), "shown", False)
+        found += getattr(shift(before, after), "is_significant", False)
+        same += getattr(shift(before, again), "is_significant", False)
 
     assert (found >= 95, same <= 5) == (True, True), (found, same)
 
@@ -84,9 +84,9 @@ def test_ten_times_as_much_is_found_however_few_batches_there_are(batches: int) 
 def test_what_lies_between_runs_widens_the_interval_of_the_steadiest_of_runs() -> None:
     before, after = [1000.0] * 9, [1020.0] * 9
 
-    assert getattr(shift(before, after), "shown", None) is True
-    assert getattr(shift(before, after, between=0.015), "shown", None) is False
-    assert getattr(shift(before, [900.0] * 9, between=0.015), "shown", None) is True
+    assert getattr(shift(before, after), "is_significant", None) is True
+    assert getattr(shift(before, after, between=0.015), "is_significant", None) is False
+    assert getattr(shift(before, [900.0] * 9, between=0.015), "is_significant", None) is True
 
 
 def test_amounts_are_told_of_the_whole_runs_figure() -> None:
@@ -102,14 +102,14 @@ def test_with_nothing_among_the_batches_the_plain_means_are_compared() -> None:
     found = shift(before, after)
 
     assert found is not None
-    assert (found.estimate, found.shown) == (fmean(after) - fmean(before), True)
+    assert (found.estimate, found.is_significant) == (fmean(after) - fmean(before), True)
 
 
 def test_all_alike_is_no_difference() -> None:
     found = shift([0.0] * 10, [0.0] * 12)
 
     assert found is not None
-    assert (found.estimate, found.low, found.high, found.p_value, found.shown) == (0, 0, 0, 1, False)
+    assert (found.estimate, found.low, found.high, found.p_value, found.is_significant) == (0, 0, 0, 1, False)
 
 
 def test_too_few_batches_say_nothing() -> None:

@@ -68,7 +68,7 @@ async def drive(target: Target, load: Load, *, operations: int, connections: int
         engine.accept(True)
         taken: list[Records] = []
         deadline = time.monotonic() + _PATIENCE
-        while sum(map(len, taken)) < operations or engine.held < connections:
+        while sum(map(len, taken)) < operations or engine.open_connections < connections:
             assert engine.failure is None
             assert time.monotonic() < deadline, f"{sum(map(len, taken))} of {operations} operations in {_PATIENCE} s"
             await asyncio.sleep(0.01)

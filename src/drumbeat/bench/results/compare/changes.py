@@ -91,20 +91,20 @@ class Delta:
         return self.difference / self.before if self.difference is not None and self.before else None
 
     @property
-    def shown(self) -> bool | None:
+    def is_significant(self) -> bool | None:
         """Whether the difference is significant; None: not tested."""
-        return None if self.shift is None else self.shift.shown
+        return None if self.shift is None else self.shift.is_significant
 
     @property
     def looks_worse(self) -> bool:
         """Whether the change is as large as a regression but not significant."""
-        return self.change is FigureChange.INCONCLUSIVE and self.shown is False and not self.informative
+        return self.change is FigureChange.INCONCLUSIVE and self.is_significant is False and not self.informative
 
     @property
     def undetected_regression(self) -> float | None:
         """The worst change that the confidence interval allows, if that would be a regression. None if it would not, or if the
         difference is significant, so that nothing is undetected."""
-        if self.shift is None or self.shown or self.bounds.absolute or not self.before:
+        if self.shift is None or self.is_significant or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before
         return worst if self.bounds.change(worst) is FigureChange.REGRESSED else None
@@ -115,7 +115,7 @@ class Delta:
             return "missing in at least one run"
         if self.looks_worse:
             return "looks worse, not significant"
-        if self.shift is not None and not self.shift.shown and self.change is FigureChange.STABLE:
+        if self.shift is not None and not self.shift.is_significant and self.change is FigureChange.STABLE:
             return "no significant difference"
         if self.shift is not None and self.change is FigureChange.STABLE:
             return "significant, but too small to matter"

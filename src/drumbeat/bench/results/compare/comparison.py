@@ -154,13 +154,13 @@ def _change(bounds: Bounds, before: float | None, after: float | None, found: Sh
         return FigureChange.INCONCLUSIVE
     if bounds.absolute:
         counted = bounds.change(after - before)
-        return counted if counted is not FigureChange.IMPROVED or (found and found.shown) else FigureChange.STABLE
+        return counted if counted is not FigureChange.IMPROVED or (found and found.is_significant) else FigureChange.STABLE
     if found is None:
         return FigureChange.INCONCLUSIVE
     if not before:
         return FigureChange.STABLE
     by = bounds.change(found.estimate / before)
-    if not found.shown:
+    if not found.is_significant:
         return FigureChange.INCONCLUSIVE if by is FigureChange.REGRESSED else FigureChange.STABLE
     may_be = bounds.change(bounds.worst(found) / before)
     return (

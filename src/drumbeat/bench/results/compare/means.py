@@ -31,7 +31,7 @@ class Shift:
     confidence: float
 
     @property
-    def shown(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the difference is significant."""
         return self.p_value < 1 - self.confidence
 

@@ -176,6 +176,6 @@ def _plain_delta(delta: Delta) -> Mapping[str, Any]:
     return values | {
         "change": delta.change,
         "words": delta.words,
-        "shown": delta.shown,
+        "shown": delta.is_significant,
         "shift": delta.shift and asdict(delta.shift),
     }

@@ -12,7 +12,7 @@ def junit(record: RunRecord) -> str:
     found = verdicts_of(record)
     completed = record.run.status is RunStatus.COMPLETED and failure_despite_completion(record) is None
     target = [_target(record)] if has_target(record) and completed else []
-    missed = sum(not verdict.kept for verdict in found) + (completed and missed_target(record) is not None)
+    missed = sum(not verdict.is_met for verdict in found) + (completed and missed_target(record) is not None)
     seconds = (record.ended - record.origin).total_seconds() if record.ended and record.origin else 0.0
     name = markup(content.title(record))
     suite = (
@@ -44,7 +44,7 @@ def _case(record: RunRecord, verdict: SloVerdict) -> str:
     sign = "≥" if verdict.measure is Measure.AVAILABILITY else "≤"
     name = f"{verdict.subject}: {verdict.measure} {sign} {verdict.limit:g}"
     head = f'<testcase classname="{markup(content.title(record))}" name="{markup(name)}"'
-    if verdict.kept:
+    if verdict.is_met:
         return f"{head}/>"
     found = "nothing was measured" if verdict.standing is LimitStanding.NOT_MEASURED else f"found {verdict.found:g}"
     return f'{head}><failure type="{markup(verdict.standing)}" message="{markup(f"{name}: {found}")}"/></testcase>'

@@ -88,7 +88,7 @@ def _limits(record: RunRecord, about: Mapping[str, object]) -> Iterable[Sample]:
 
 
 def _met(record: RunRecord, about: Mapping[str, object]) -> Iterable[Sample]:
-    return [({**about, "kind": each.kind or "all", "measure": each.measure}, int(each.kept)) for each in verdicts_of(record)]
+    return [({**about, "kind": each.kind or "all", "measure": each.measure}, int(each.is_met)) for each in verdicts_of(record)]
 
 
 def _passed(record: RunRecord) -> int | None:

@@ -168,7 +168,7 @@ def _search(record: RunRecord) -> Iterator[RunLimit]:
 
 
 def _objectives(record: RunRecord) -> Iterator[RunLimit]:
-    missed = [each for each in verdicts_of(record) if not each.kept and each.found is not None]
+    missed = [each for each in verdicts_of(record) if not each.is_met and each.found is not None]
     if missed:
         yield RunLimit(kind=LimitKind.OBJECTIVE, figures={"missed": len(missed)})
 

@@ -79,7 +79,7 @@ class EngineContract(ContractFixtures):
     async def test_two_workers_insert_side_by_side(self, target: Target, table: str) -> None:
         inserts = load(operation("INSERT", 100, INSERT))
         engines = [target.engine(inserts, Draw.seeded(slot, 7, lambda: 0), EngineSettings()) for slot in (0, 1)]
-        both = [Running(engine, self.patience) for engine in engines]
+        both = [Running(engine, self.timeout) for engine in engines]
         for engine in engines:
             await engine.open()
             engine.set_target(2)
@@ -99,12 +99,12 @@ class EngineContract(ContractFixtures):
         async with self.running(target, LOOKUPS, connections=1) as running:
             for connections in (8, 2, 0, 3):
                 running.engine.set_target(connections)
-                await running.until(lambda expected=connections: running.engine.held == expected)  # type: ignore[misc]
+                await running.until(lambda expected=connections: running.engine.open_connections == expected)  # type: ignore[misc]
             before = len(running.records)
             records = await running.recorded(before + 50)
 
         assert set(records["outcome"].tolist()) == {OK}
-        assert running.engine.held == 0
+        assert running.engine.open_connections == 0
 
     async def test_a_rate_is_kept_by_an_absolute_schedule(self, target: Target, table: str) -> None:
         async with self.running(target, LOOKUPS, rate=200) as running:

@@ -82,7 +82,7 @@ class Running:
     """A running engine under test, with all records taken from it so far."""
 
     engine: Engine
-    patience: timedelta
+    timeout: timedelta
     taken: list[Records] = field(default_factory=list)
 
     @property
@@ -91,8 +91,8 @@ class Running:
         return np.concatenate(self.taken)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until ``holds()`` is true. Fails after ``patience`` (a time limit), or if the engine stopped with an error."""
-        async with asyncio.timeout(self.patience.total_seconds()):
+        """Wait until ``holds()`` is true. Fails after ``timeout`` (a time limit), or if the engine stopped with an error."""
+        async with asyncio.timeout(self.timeout.total_seconds()):
             while not holds():
                 assert self.engine.failure is None, self.engine.failure
                 await asyncio.sleep(0.005)
@@ -102,7 +102,7 @@ class Running:
         return self.records
 
     async def drained(self) -> Records:
-        assert await self.engine.drain(self.patience) == 0
+        assert await self.engine.drain(self.timeout) == 0
         return self.records
 
 
@@ -110,7 +110,7 @@ class ContractFixtures:
     """Fixtures of the tests that every database adapter must pass: a table with rows, and a running engine. A base class."""
 
     slow_sql: ClassVar[str]
-    patience = timedelta(seconds=30)  #: how long a test waits for one event
+    timeout = timedelta(seconds=30)  #: how long a test waits for one event
 
     @pytest.fixture
     async def table(self, target: Target) -> str:
@@ -124,19 +124,19 @@ class ContractFixtures:
     ) -> AsyncIterator[Running]:
         engine = target.engine(given, draw(), EngineSettings(limit=timedelta(seconds=limit)))
         await engine.open()
-        running = Running(engine, self.patience)
+        running = Running(engine, self.timeout)
         try:
             engine.set_target(connections)
             engine.set_rate(rate)
-            await running.until(lambda: engine.held == connections)
+            await running.until(lambda: engine.open_connections == connections)
             engine.accept(True)
             yield running
         finally:
             await engine.close()
 
     async def signals_when(self, target: Target, holds: Callable[[ServerSignals], bool]) -> ServerSignals:
-        """Read the server's session counts until ``holds(counts)`` is true; return them. Fails after ``patience`` (a limit)."""
-        async with asyncio.timeout(self.patience.total_seconds()):
+        """Read the server's session counts until ``holds(counts)`` is true; return them. Fails after ``timeout`` (a limit)."""
+        async with asyncio.timeout(self.timeout.total_seconds()):
             while True:
                 signals = await target.signals()
                 if signals is not None and holds(signals):

@@ -57,7 +57,7 @@ def described(scale: float) -> TableDescription:
 
 def _preset(name: str, weights: Mapping[Kind, int]) -> Standard:
     def at(scale: float) -> Scaled:
-        load = generate(name, Subject(table=described(scale), words=_PLAIN), weights).load
+        load = generate(name, Subject(table=described(scale), dialect=_PLAIN), weights).load
         return Scaled(name=name, scale=scale, tables=(items(scale),), load=load)
 
     mix = ", ".join(f"{weight} {kind}" for kind, weight in weights.items() if weight)

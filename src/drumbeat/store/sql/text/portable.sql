@@ -243,7 +243,7 @@ SELECT * FROM drumbeat.beats
  WHERE pool_id = :pool_id AND n > CAST(:after AS BIGINT) AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
  ORDER BY n LIMIT CAST(:limit AS INTEGER);
 
--- name: list_deeds
+-- name: list_beats_with_actions
 -- Newest first. Beats are numbered without gaps, so the bound on n is a bound on the rows that are read, also in a pool without
 -- any actions. Without the view, which is most of a row and is not needed.
 SELECT pool_id, n, owner, epoch, at, NULL AS view, actions, why_not, error, duration_us, summary FROM drumbeat.beats
@@ -701,7 +701,7 @@ SELECT COUNT(*) AS jobs, COALESCE(MAX(in_company), 0) AS in_company FROM drumbea
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
    AND begun_at IS NOT NULL;
 
--- name: note_company
+-- name: note_jobs_begun
 -- Stores how many jobs had begun on a lost worker, so that their charges do not depend on the order in which leases expire.
 UPDATE drumbeat.jobs SET in_company = CAST(:jobs AS INTEGER)
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'

@@ -446,7 +446,7 @@ UPDATE drumbeat.jobs SET lease_until = @now + lease_us, lease_extended = 1
  WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0
                 LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED);
 
--- name: note_company
+-- name: note_jobs_begun
 -- Stores how many jobs had begun on a lost worker, so that their charges do not depend on the order in which leases expire.
 -- Skips a job that a transaction of its handler is just completing, so as not to wait for that transaction.
 UPDATE drumbeat.jobs SET in_company = CAST(:jobs AS INTEGER)

@@ -85,7 +85,7 @@ class RunPage:
     @property
     def is_complete(self) -> bool:
         """Whether the run has ended and all its data has been read."""
-        return self._ended and self._source.course().complete
+        return self._ended and self._source.series().complete
 
     def take(self, frame: Frame[LiveRun]) -> None:
         """Show a new update of the run on the page, or a warning if the store could not be read."""
@@ -112,7 +112,7 @@ class RunPage:
     def tick(self) -> None:
         """Advance the timers and draw new chart data. Called once a second."""
         self._progress.tick()
-        course = self._source.course()
+        course = self._source.series()
         self._charts.show(course.curves)
         self._decisions.show(course.decisions)
         if self._ended:

@@ -35,12 +35,12 @@ _NAMES: Mapping[type[Any], str] = {
 }
 
 
-def can_be_written(load: Load) -> bool:
+def fits_workload_block(load: Load) -> bool:
     """Whether every value source of the load can be expressed in a ``workload`` block; some of TPC-C's cannot."""
     return all(type(value) in _NAMES for each in load.used for statement in each.statements for value in statement.values)
 
 
-def written(load: Load) -> WorkloadBlock:
+def workload_block(load: Load) -> WorkloadBlock:
     """Convert the load to a ``workload`` block, without operations of weight 0. Raises InvalidInput if that is not possible."""
     fields = {
         "name": load.name,
