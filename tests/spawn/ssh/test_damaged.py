@@ -220,6 +220,28 @@ def test_a_worker_that_is_just_being_started_is_not_called_damaged(host: Agent, 
         assert (tmp_path / "s" / "workers" / "a").exists()
 
 
+def test_a_worker_whose_run_folder_is_replaced_by_a_new_start_during_the_listing_is_pending(
+    host: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is read just before the new run folder appears, so at first the folder seems to have no record."""
+    run, state_of, now = tmp_path / "s" / "workers" / "a", agent_records.state_of, SystemClock().now().timestamp()
+
+    def appears(path: str, lock_is_ours: bool = False) -> Any:
+        if not run.exists():
+            run.mkdir()
+            (run / "record").write_text(json.dumps({"pool": P, "worker": "worker-a", "run": "2", "time": now}))
+            raise agent_records.Damaged(f"{run / 'record'} is missing")
+        return state_of(path, lock_is_ours)
+
+    monkeypatch.setattr(agent, "names_in", lambda folder: ["a"])
+    monkeypatch.setattr(agent, "state_of", appears)
+    with Lock(str(tmp_path / "s" / "locks" / "a"), 0):
+        answer = host.do_list({})
+
+    assert [(one["run"], one["state"]) for one in answer["instances"]] == [("2", "pending")]
+    assert answer["damaged"] == []
+
+
 def test_a_folder_in_the_place_of_a_lock_is_replaced(host: Agent, tmp_path: Path) -> None:
     (tmp_path / "s" / "locks" / "a" / "x").mkdir(parents=True)
     os.utime(tmp_path / "s" / "locks" / "a", (0, 0))

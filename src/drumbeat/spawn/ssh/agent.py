@@ -304,7 +304,14 @@ class Agent:
                 except Damaged as exc:
                     return self._rescued_or_deleted(key, str(exc))
         except (Trouble, OSError):  # the worker is being started or ended, or its lock cannot be opened
-            return rescued(run), None
+            return self._state_of_changing(run), None
+
+    def _state_of_changing(self, run: str) -> Answer | None:
+        """Return the state of a worker whose run directory another process may just have replaced: it is read once more."""
+        try:
+            return state_of(run)
+        except Damaged:
+            return rescued(run)
 
     def _rescued_or_deleted(self, key: str, problem: str) -> tuple[Answer | None, str]:
         run = self._run(key)
