@@ -1,14 +1,18 @@
 """A damaged record in the state folder of local workers costs only its own worker."""
 
+import errno
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.damaged import delete_if_possible
 from drumbeat.spawn.interface import InstanceState, Order
 from drumbeat.spawn.local import LocalSpawner
 from drumbeat.spawn.state_dir import StateDir, folder_of
@@ -90,3 +94,21 @@ def test_a_folder_whose_owner_cannot_be_read_belongs_to_no_store(tmp_path: Path,
     (tmp_path / "store").write_bytes(content)
 
     assert folder_of(tmp_path, "sqlite:///x").parent == tmp_path / "stores"
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_others_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS, where a log that is still open cannot be deleted; the other files have secrets."""
+    run, unlink = tmp_path / "run", os.unlink
+    run.mkdir()
+    for name in ("a-env", "log", "z-env"):
+        (run / name).write_text("secret")
+
+    def busy(name: Any, **options: Any) -> None:
+        if Path(name).name == "log":
+            raise OSError(errno.EBUSY, "Device or resource busy", name)
+        unlink(name, **options)
+
+    monkeypatch.setattr(os, "unlink", busy)
+    delete_if_possible(run)
+
+    assert [path.name for path in run.iterdir()] == ["log"]

@@ -41,9 +41,12 @@ def delete(path: Path) -> None:
 
 
 def delete_if_possible(path: Path) -> None:
-    """Delete like ``delete``; what cannot be deleted stays."""
+    """Delete like ``delete``; what cannot be deleted stays, but keeps no other file of its folder from being deleted."""
     with suppress(OSError):
-        delete(path)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def _open_at_once(path: str, flags: int) -> int:
