@@ -447,6 +447,24 @@ async def test_a_pools_deletion_goes_on_after_it_ended_early(
     assert await keys_of(clean) == set()
 
 
+async def test_an_id_of_a_pool_whose_deletion_ended_early_is_free_for_another_pool(
+    clean: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, other = await fill_pool(clean), await clean.pools.create(pool("other", PoolKind.JOBS))
+    with monkeypatch.context() as away:
+        stop_after(clean, away, 0)
+        with pytest.raises(StoreUnavailable):
+            await clean.pools.delete(made.pool_id)
+
+    job = NewJob(payload="new", job_id=JobId("own-4"))
+    assert [await clean.queue.push(other.pool_id, [job]) for _ in range(2)] == [["own-4"]] * 2
+    await clean.pools.delete(made.pool_id)
+
+    assert [*await clean.queue.push(other.pool_id, [job])] == ["own-4"]
+    assert (await clean.jobs.get(JobId("own-4"))).payload == "new"
+    assert [each.payload for each in await clean.jobs.list(other.pool_id)] == ["new"]
+
+
 async def test_no_script_deletes_more_of_a_pool_than_one_page(clean: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep_of_redis, "_PAGE", 7)
     made = await fill_pool(clean)

@@ -6,7 +6,7 @@ if call('EXISTS', key(pool, 'deleted')) == 0 then return 0 end
 
 function forget.jobs(number)
   local job = call('HMGET', job_key(number), 'id', 'owner', 'iff', 'kids', 'wf', 'steps')
-  if job[1] then call('HDEL', prefix .. 'job_names', job[1]) end
+  if job[1] and call('HGET', prefix .. 'job_names', job[1]) == number then call('HDEL', prefix .. 'job_names', job[1]) end
   if job[2] then call('SREM', held_key(job[2]), number) end
   if job[3] or job[4] or job[5] then forget_links(number, job[5]) end
   if job[6] then call('UNLINK', steps_key(number), events_key(number)) end

@@ -10,6 +10,10 @@ local has_kids = {}  -- the chosen ids of jobs that a new job of this push waits
 for _, row in ipairs(rows) do
   local number = row[9] and call('HGET', prefix .. 'job_names', row[9])
   local owner = number and call('HGET', job_key(number), 'pool')
+  if owner and not home_of(number) then  -- its pool is being deleted, so the id is free
+    call('HDEL', prefix .. 'job_names', row[9])
+    number, owner = nil, nil
+  end
   if owner and owner ~= pool then
     refuse('AlreadyExists', 'job ' .. row[9] .. ' already exists in pool ' .. owner .. '; choose another id')
   end
