@@ -82,6 +82,23 @@ async def test_each_is_deleted_at_its_age_and_what_a_run_measured_never(
     assert (await left(store, PAPERS), await left(store, RUN)) == ((0, 1, 0), (0, 2, 1))
 
 
+async def test_one_time_leases_are_kept_for_a_day_after_their_end_however_short_the_retention(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """A process that was suspended may still have the fence of such a lease, such as that for a pool's schedules."""
+    keeping = Housekeeping(store, read_retention("workers=1m"), clock, "me")
+    suspended = await store.leases.acquire("schedules/papers", "suspended", timedelta(minutes=1))
+    await clock.advance(timedelta(hours=1))
+    assert not +await keeping.tidy()
+    newer = await store.leases.acquire("schedules/papers", "b", timedelta(minutes=1))
+
+    assert suspended is not None
+    assert newer is not None
+    assert newer.epoch == suspended.epoch + 1
+    await clock.advance(2 * DAY)
+    assert dict(+await keeping.tidy()) == {LEASES: 1}
+
+
 async def test_expired_one_time_leases_are_deleted_as_late_as_workers_and_without_any_pool(
     store: MemoryStore, clock: ManualClock, keeping: Housekeeping
 ) -> None:

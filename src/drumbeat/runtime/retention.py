@@ -19,6 +19,7 @@ EVERY = timedelta(minutes=5)  #: pause after a round that has deleted all old ro
 WITHIN = timedelta(seconds=1)  #: longest duration of a round; the next beat continues where it stopped
 NOTE = "retention"  #: name of the note in the store with the retention for processes that have no setting
 LEASES = "leases"  #: how a round counts the one-time leases that it deleted
+_LEAST_AGE_OF_LEASES = timedelta(days=1)  #: the epochs of a deleted lease start again, so no process may still know an old one
 LEASE = "retention/round"  #: name of the lease; only its holder deletes rows, until it expires
 IDLE_STEPS = 25  #: after this many steps that found no old row, the search in this kind of rows stops
 _PAUSE = 3  #: pause after a step, as a multiple of its duration
@@ -66,7 +67,7 @@ class Housekeeping:
         """Yield each kind of old row with the small step that deletes some of them: one-time leases, then the rows of pools."""
         upkeep = self._store.upkeep
         if default.workers is not None:
-            yield LEASES, partial(upkeep.prune_leases, default.workers)
+            yield LEASES, partial(upkeep.prune_leases, max(default.workers, _LEAST_AGE_OF_LEASES))
         for pool_id, what, age in _ages_by_pool(pools, default):
             yield what, partial(upkeep.prune_some, pool_id, what, age)
 
