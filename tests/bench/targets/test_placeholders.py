@@ -108,3 +108,10 @@ def test_only_what_the_database_takes_for_a_placeholder_needs_a_value(sql: str) 
 
     with pytest.raises(InvalidInput, match=r"value 2 has no placeholder \$2"):
         Operation(kind="A", weight=100, statements=(Statement(sql=sql, values=(KEY, KEY)),))
+
+
+def test_many_dollar_signs_that_begin_no_text_are_read_in_linear_time() -> None:
+    """Each would search the rest of the SQL for its end, which took minutes for so many."""
+    sql = " ".join(f"$tag{n}$" for n in range(20_000))
+
+    assert positional(f"{sql} $2 $x$ $3 $x$ $1")[1] == (1, 0)

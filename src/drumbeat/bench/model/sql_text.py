@@ -16,12 +16,13 @@ _TOKENS = re.compile(
     | (?P<name>"(?:[^"]|"")*" | `(?:[^`]|``)*`)
     | (?P<line>--[^\n]*)
     | (?P<block>/\*)
-    | (?<![\w$]) (?P<dollar>\$(?P<tag>[^\W\d]\w*)?\$.*?\$(?(tag)(?P=tag))\$)
+    | (?<![\w$]) (?P<dollar>\$(?:[^\W\d]\w*)?\$)        # begins a text if the same follows once more
     | (?<![\w$]) \$(?P<number>\d+)
     | (?P<mark>\?)
     """,
     re.VERBOSE | re.DOTALL,
 )
+_TAGS = re.compile(r"(?=(\$(?:[^\W\d]\w*)?\$))")
 _BLOCK_EDGE = re.compile(r"/\*|\*/")
 _PART = re.compile(r'"(?P<double>(?:[^"]|"")*)"(?=\.|\Z)|`(?P<back>(?:[^`]|``)*)`(?=\.|\Z)|(?P<plain>[^.]*)', re.DOTALL)
 
@@ -99,10 +100,17 @@ def code_of(sql: str) -> str:
 def _pieces(sql: str) -> Iterator[tuple[_Kind, str]]:
     """Yield SQL in pieces: code, texts, comments and placeholders. Joined, they are the SQL again."""
     at = done = 0
+    last: dict[str, int] | None = None  # where each dollar tag is found last
     while found := _TOKENS.search(sql, at):
         kind, end = _kind(found), found.end()
         if found["block"]:
             end = _block_end(sql, found.end())
+        if tag := found["dollar"]:
+            last = {each[1]: each.start() for each in _TAGS.finditer(sql)} if last is None else last
+            if last[tag] < end:
+                at = found.start() + 1
+                continue
+            end = sql.find(tag, end) + len(tag)
         if found.start() > done:
             yield _Kind.CODE, sql[done : found.start()]
         yield kind, sql[found.start() : end]
