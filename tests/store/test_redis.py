@@ -525,7 +525,9 @@ async def test_a_pool_is_not_deleted_if_a_job_elsewhere_comes_to_need_it_during_
     assert [job.payload for job in await clean.jobs.list(made.pool_id)] == [1]
 
 
-async def test_of_many_beats_those_with_actions_are_found_and_no_others_are_sent(store: Store) -> None:
+async def test_of_many_beats_those_with_actions_are_found_and_no_others_are_sent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pool = await store.pools.create(new_pool())
     for n in range(450):
         actions = [{"type": "Spawn"}] if n % 200 == 0 else []
@@ -538,10 +540,15 @@ async def test_of_many_beats_those_with_actions_are_found_and_no_others_are_sent
         answers.append(await run(*words))
         return answers[-1]
 
-    database.run = counted
+    monkeypatch.setattr(database, "run", counted)
     assert [beat.n for beat in await store.beats.with_actions(pool.pool_id)] == [1, 201, 401]
+    assert [len(answer[0]) for answer in answers] == [1, 0, 1, 0, 1], "one page of beats per script, so that it is short"
+    answers.clear()
     assert [beat.n for beat in await store.beats.with_actions(pool.pool_id, limit=2, among=400)] == [201, 401]
-    assert [len(answer) for answer in answers] == [3, 2]
+    assert [len(answer[0]) for answer in answers] == [1, 0, 1]
+    answers.clear()
+    assert [beat.n for beat in await store.beats.with_actions(pool.pool_id, among=250)] == [201, 401]
+    assert [len(answer[0]) for answer in answers] == [1, 0, 1]
 
 
 async def test_pools_of_awkward_names_do_not_meet(store: Store) -> None:

@@ -25,6 +25,7 @@ from drumbeat.store.redis.rows import (
     to_us,
 )
 
+_PAGE = 100  #: beats searched per script call, so that other clients are served in between
 KEPT = 10_000  #: at least this many samples, log lines and beats of a pool are kept; older ones are deleted
 
 
@@ -46,8 +47,15 @@ class RedisBeats:
     async def with_actions(
         self, pool_id: PoolId, *, since: datetime | None = None, limit: int = 1000, among: int = MOST_SEARCHED
     ) -> Sequence[Beat]:
-        entries = await self._database.run("beat_with_actions", pool_id, at_us(since), limit, among)
-        return [replace(beat_of(pool_id, entry), view=None) for entry in reversed(entries)]
+        found: list[Beat] = []
+        last: bytes | None = b"+"
+        while last is not None and among > 0 and len(found) < limit:
+            page = min(among, _PAGE)
+            arguments = (pool_id, at_us(since), limit - len(found), page, last)
+            entries, *more = await self._database.run("beat_with_actions", *arguments)
+            found += (replace(beat_of(pool_id, entry), view=None) for entry in entries)
+            last, among = more[0] if more else None, among - page
+        return found[::-1]
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
         entries = await self._database.run("beat_last", pool_id, at_us(before), int(seen))

@@ -1,19 +1,16 @@
--- The last beats with actions and later than a time, newest first; looks only at the pool's last ``among`` beats.
-local pool, since, limit, among = unpack(ARGV)
-local rows, last, left = {}, '+', tonumber(among)
-limit, since = tonumber(limit), given(since) and tonumber(since)
-while left > 0 and #rows < limit do
-  local entries = call('XREVRANGE', key(pool, 'beats'), last, '-', 'COUNT', math.min(left, 200))
-  if #entries == 0 then return rows end
-  for _, entry in ipairs(entries) do
-    local at, body = entry[2][2], entry[2][4]
-    if since and tonumber(at) <= since then return rows end
-    -- only beats that can have actions are decoded, as that is slow; a view can contain the same text
-    if #rows < limit and string.find(body, '"actions":[{', 1, true) and #cjson.decode(body).actions > 0 then
-      rows[#rows + 1] = entry
-    end
-    last = '(' .. entry[1]
+-- The last beats with actions and later than a time, newest first, among the ``page`` beats before ``last``: the bodies of beats
+-- can be large, so other clients are served between pages. Returns the beats, and where to continue; nothing at the end.
+local pool, since, limit, page, last = unpack(ARGV)
+local rows = {}
+limit, page, since = tonumber(limit), tonumber(page), given(since) and tonumber(since)
+local entries = call('XREVRANGE', key(pool, 'beats'), last, '-', 'COUNT', page)
+for _, entry in ipairs(entries) do
+  local at, body = entry[2][2], entry[2][4]
+  if since and tonumber(at) <= since then return {rows} end
+  -- only beats that can have actions are decoded, as that is slow; a view can contain the same text
+  if string.find(body, '"actions":[{', 1, true) and #cjson.decode(body).actions > 0 then
+    rows[#rows + 1] = entry
+    if #rows == limit then return {rows} end
   end
-  left = left - #entries
 end
-return rows
+return {rows, #entries == page and '(' .. entries[page][1]}
