@@ -525,6 +525,30 @@ async def test_a_pool_is_not_deleted_if_a_job_elsewhere_comes_to_need_it_during_
     assert [job.payload for job in await clean.jobs.list(made.pool_id)] == [1]
 
 
+async def test_a_pool_whose_jobs_become_parents_during_each_check_is_not_checked_for_ever(
+    clean: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, other = [await clean.pools.create(pool(name, PoolKind.JOBS)) for name in ("p", "other")]
+    [parent] = await pushed(clean, made, 1)
+    run = clean.database.run
+
+    async def link_after_each_check(name: str, *words: Any) -> Any:
+        answer = await run(name, *words)
+        if name == "job_child_elsewhere":
+            ids = await clean.queue.push(other.pool_id, [NewJob(payload=1, after=(parent,))])
+            await clean.jobs.cancel(ids)
+        return answer
+
+    with monkeypatch.context() as busy:
+        busy.setattr(clean.database, "run", link_after_each_check)
+        async with asyncio.timeout(30):
+            with pytest.raises(Refused, match="jobs that need its jobs are being pushed to other pools; stop these pushes"):
+                await clean.pools.delete(made.pool_id)
+
+    await clean.pools.delete(made.pool_id)
+    assert await clean.pools.find(made.pool_id) is None
+
+
 async def test_of_many_beats_those_with_actions_are_found_and_no_others_are_sent(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

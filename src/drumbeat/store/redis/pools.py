@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from drumbeat.core.errors import NotFound
+from drumbeat.core.errors import NotFound, Refused
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.store.flow_rules import has_unfinished, needed_elsewhere
@@ -13,6 +13,7 @@ from drumbeat.store.redis.rows import change_arguments, fence_arguments, pool_ar
 from drumbeat.store.redis.upkeep import delete_rows
 
 _UNFINISHED, _LINKED = b"unfinished", b"linked"  #: answers of the script ``pool_delete``
+_MOST_CHECKS = 5  #: how often a pool's jobs are checked for children in other pools, if links are added during each check
 
 
 class RedisPools:
@@ -51,12 +52,20 @@ class RedisPools:
     async def delete(self, pool_id: PoolId, *, unfinished: bool = True) -> None:
         """Check that the pool may be deleted, mark it as deleted, and delete its rows in pages: other callers are served in
         between. If this ends early, deleting or creating the pool goes on with it."""
-        while (links := await self._checked(pool_id, unfinished, None)) is not None:
+        for _ in range(_MOST_CHECKS):
+            links = await self._checked(pool_id, unfinished, None)
+            if links is None:
+                break
             child = await RedisJobs(self._database).child_elsewhere(pool_id)
             if child is not None:
                 raise needed_elsewhere(pool_id, child.job_id, child.pool_id)
             if await self._checked(pool_id, unfinished, links) != _LINKED:
                 break
+        else:
+            raise Refused(
+                f"pool {pool_id!r} cannot be deleted yet: jobs that need its jobs are being pushed to other pools; stop these "
+                "pushes, then try again"
+            )
         await delete_rows(self._database, pool_id)
 
     async def _checked(self, pool_id: PoolId, unfinished: bool, links: bytes | None) -> bytes | None:
