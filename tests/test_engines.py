@@ -558,6 +558,21 @@ class TestUse:
         assert bench["SNOWFLAKE_PASSWORD"] == "x", "the workers of a benchmark sign in at the Snowflake under test"
         assert "SPCS_KEY" not in bench
 
+    def test_workers_of_a_benchmark_on_this_machine_sign_in_at_snowflake_whatever_their_engine_is_called(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sign_in = {"kind": "ray", "token_variable": "SNOWFLAKE_PASSWORD"}
+        plane = plane_on("postgresql://u@db/x", cloud=sign_in, own={"kind": "local"})
+        for name, value in {**RUNPOD, "SNOWFLAKE_PASSWORD": "x"}.items():
+            monkeypatch.setenv(name, value)
+
+        assert environment_of(plane._bench_spawner("own"))["SNOWFLAKE_PASSWORD"] == "x"
+        group: Any = plane._bench_spawner("own,runpod")
+        own, runpod = (member.spawner for member in vars(group)["_members"])
+        assert environment_of(own)["SNOWFLAKE_PASSWORD"] == "x"
+        assert "SNOWFLAKE_PASSWORD" not in vars(runpod)["_environment"]
+        assert "SNOWFLAKE_PASSWORD" not in environment_of(plane.spawner("own"))
+
     def test_a_worker_without_the_credentials_of_an_engine_does_not_check_its_pools(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

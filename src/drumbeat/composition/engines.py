@@ -115,13 +115,16 @@ class Engines:
             f"if they do not run on this machine, use this machine's name in DRUMBEAT_STORE"
         )
 
-    def open(self, engines: str, environment: Mapping[str, str] | None = None) -> Spawner | ScopedSpawner:
+    def open(
+        self, engines: str, environment: Mapping[str, str] | None = None, here: Mapping[str, str] | None = None
+    ) -> Spawner | ScopedSpawner:
         """Return a spawner for one engine or for several, of which the first is preferred. Workers outlive this process.
 
-        ``environment``: more variables for the workers. Raises InvalidSettings, MissingExtra."""
+        ``environment``: more variables for the workers; ``here``: only for those on this machine. Raises InvalidSettings,
+        MissingExtra."""
         found = self.find(engines)
         self.check_reach(engines)
-        make = partial(self._together, found, environment or {})
+        make = partial(self._together, found, environment or {}, here or {})
         spawner = make(StoreId(value=""))
         if not any(each.kind.is_scoped for each in found):
             return spawner
@@ -133,8 +136,11 @@ class Engines:
             self._store_id = await find_store_id(self._base.store)
         return self._store_id
 
-    def _together(self, engines: Sequence[NamedEngine], environment: Mapping[str, str], store: StoreId) -> Spawner:
-        spawners = [self._spawner(each, environment, store.value) for each in engines]
+    def _together(
+        self, engines: Sequence[NamedEngine], environment: Mapping[str, str], here: Mapping[str, str], store: StoreId
+    ) -> Spawner:
+        more = {True: environment, False: {**environment, **here}}
+        spawners = [self._spawner(each, more[each.kind.elsewhere], store.value) for each in engines]
         if len(spawners) == 1 and not store.older:
             return spawners[0]
         from drumbeat.spawn.group import EngineGroup

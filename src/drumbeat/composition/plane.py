@@ -290,14 +290,17 @@ class ControlPlane(ControlPlaneBase):
 
     def _bench_spawner(self, engines: str) -> "Spawner | ScopedSpawner":
         """Return a spawner for the workers of a benchmark. They get the secrets for the database under test as environment
-        variables; workers of the engine ``local`` also get those of Snowflake, even if an engine signs in with them."""
+        variables; workers on this machine also get those of Snowflake, even if an engine signs in with them."""
         from drumbeat.bench.driver.session import PASSWORD_VARIABLE
         from drumbeat.bench.targets.vault import KEY_VARIABLE
 
-        is_local = engines == DEFAULT_ENGINE
-        names = (PASSWORD_VARIABLE, KEY_VARIABLE, *(_SNOWFLAKE_SECRETS if is_local else ()))
-        secrets = {name: os.environ[name] for name in names if os.environ.get(name)}
-        return self.local_spawner(survive=True, secrets=secrets) if is_local else self.engines.open(engines, secrets)
+        secrets, here = (
+            {name: os.environ[name] for name in names if os.environ.get(name)}
+            for names in ((PASSWORD_VARIABLE, KEY_VARIABLE), _SNOWFLAKE_SECRETS)
+        )
+        if engines == DEFAULT_ENGINE:
+            return self.local_spawner(survive=True, secrets={**secrets, **here})
+        return self.engines.open(engines, secrets, here)
 
     def connections(self) -> "ConnectionService":
         """Return the service for saved connections to databases under test. Raises InvalidSettings (invalid DRUMBEAT_KEY)."""
