@@ -39,8 +39,8 @@ LAGS = (10, 120, 600)
 ALLOWED = 1.10  #: the highest cost of lag_aware that is good, relative to the cost of the fixed size
 SHORT = 0.10  #: share of workers that may live for less than two lags
 #: Values that --tune compares: work that a new worker must find in the backlog, in units of the cost of a restart.
-CHOICES = {f"MIN_RESTARTS={value:g}": value for value in (0.5, 1.0, 2.0)}
-USED = "MIN_RESTARTS=1"
+CHOICES = {f"MIN_RESTARTS={value:g}": value for value in (1.0, 2.0, 4.0)}
+USED = "MIN_RESTARTS=2"
 Rule = Callable[[SimulatedLoad, SimulatedProvider, int], SimulationResult]
 
 

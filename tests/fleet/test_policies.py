@@ -63,14 +63,15 @@ LAG: dict[str, Any] = {"lag": 120.0, "service": 60.0}
     [
         (0, LAG, 0),
         (1, LAG, 1),
-        (3, LAG, 1),  # one worker finds a restart's worth of work in three
-        (7, LAG, 3),
+        (6, LAG, 1),  # one worker finds two restarts' worth of work in six
+        (13, LAG, 3),
         (1, {**LAG, "busy": 1, "free_in": (30.0,)}, 1),
-        (15, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 6),  # twice those ready by now at most, as long as they get to all
+        (15, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 3),  # those who are here begin them within three restarts
+        (40, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 6),  # twice those ready by now at most, as long as they get to all
         (4, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 3),
         (90, {**LAG, "busy": 3, "idle": 1, "starting": 70, "free": 1, "free_in": (30.0,) * 73}, 74),  # enough will be here
         (1, {**LAG, "starting": 1, "free_in": (100.0,)}, 1),
-        (6, {**LAG, "steady_rate": 0.04}, 6),  # and twelve more will have come by the time these are begun
+        (6, {**LAG, "steady_rate": 0.04}, 4),  # and eighteen more will have come by the time these are begun
         (0, {**LAG, "steady_rate": 0.04}, 0),
         (0, {**LAG, "coming": 2}, 1),
         (4, {"lag": 120.0, "service": 600.0}, 4),  # jobs that take longer than a restart get a worker each

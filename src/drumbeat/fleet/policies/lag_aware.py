@@ -1,8 +1,8 @@
 """The policy ``lag_aware``: plans for the moment when a worker started now would be ready.
 
 It adds workers if too many jobs would wait too long at the current arrival rate, or if the current workers cannot begin all
-jobs in time and each new worker would find at least as much work as its start costs. It keeps a surplus worker at least as long
-as a restart takes, and longer while keeping the worker is likely to cost less than the waits and the start it would save.
+jobs in time and each new worker would find at least twice as much work as its start costs. It keeps a surplus worker at least
+as long as a restart takes, and longer while keeping it is likely to cost less than the waits and the start it would save.
 """
 
 from math import ceil, exp, floor, sqrt
@@ -12,9 +12,8 @@ from drumbeat.fleet.policies.inputs import PolicyInput, PolicyResult, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
 
 LATE_SHARE = 0.05  #: acceptable share of jobs that wait longer than ``acceptable_wait``
-WAIT_FACTOR = 2.0  #: a job should wait no longer than this many times its service time
 FIRST_PROBES = 2  #: workers started for the first job while its service time is unknown; the one that is ready first takes it
-MIN_RESTARTS = 1.0  #: minimum work that a new worker must find in the queue, as a multiple of the cost of a restart
+MIN_RESTARTS = 2.0  #: minimum work that a new worker must find in the queue, as a multiple of the cost of a restart
 MAX_PROBES = 4  #: maximum number of workers while the service time is unknown
 _EPSILON = 1e-9
 
@@ -27,9 +26,8 @@ def lag_aware(inputs: PolicyInput) -> PolicyResult:
 
 
 def acceptable_wait(inputs: PolicyInput) -> float:
-    """Return a job's acceptable wait in seconds: one beat and half a worker's start, but at most twice the job's duration."""
-    most = inputs.policy.every.total_seconds() + inputs.lag / 2
-    return most if inputs.service is None else min(most, WAIT_FACTOR * max(inputs.service, 0.001))
+    """Return a job's acceptable wait in seconds: one beat and half a worker's start."""
+    return inputs.policy.every.total_seconds() + inputs.lag / 2
 
 
 def uncovered(inputs: PolicyInput) -> RuleWish:
@@ -91,9 +89,9 @@ def slots_for(inputs: PolicyInput, wait: float) -> int:
 
 
 def pressure(inputs: PolicyInput) -> RuleWish:
-    """Ask for enough workers to begin all ready jobs in an acceptable time, but at most twice as many as are busy or idle."""
+    """Ask for enough workers to begin all ready jobs within two restarts, but at most twice as many as are busy or idle."""
     ready, here = inputs.queue.ready, inputs.busy + inputs.idle
-    span = max(acceptable_wait(inputs), MIN_RESTARTS * inputs.restart)
+    span = MIN_RESTARTS * inputs.restart
     slots = ready * (inputs.service or 0.0) / span
     workers = min(ceil(slots / inputs.policy.concurrency), 2 * here)
     return RuleWish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready and should begin within {span:.0f} s")
