@@ -63,8 +63,9 @@ class JobContext:
         store_url: str | None = None,
         on_lock: Callable[[bool], None] | None = None,
     ) -> None:
-        """``tell`` is called with this context, and the progress and note that the handler reports; ``complete_on`` needs ``store_url``, the store's URL;
-        ``on_lock`` is called with the new value of ``is_locked`` each time ``note_lock`` sets it."""
+        """``tell`` is called with this context, and the progress and note that the handler reports; ``complete_on`` needs
+        ``store_url``, the store's URL; ``on_lock`` is called with the new value of ``is_locked`` each time ``note_lock`` sets
+        it."""
         self.job = job
         self.deadline = deadline  #: when the attempt times out; None: never
         self.store_url = store_url
