@@ -1,7 +1,7 @@
 """A job: one unit of work in a pool's queue."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -180,10 +180,10 @@ class Job:
     events_sent: int = 0  #: how many events were sent to it
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> "Job":
-        """Build a job from all its fields, several times as fast as the constructor does."""
+    def from_fields(cls, fields: dict[str, Any]) -> "Job":
+        """Build a job from all its fields, several times as fast as the constructor does. It keeps the dict ``fields``."""
         job = object.__new__(cls)
-        vars(job).update(fields)
+        object.__setattr__(job, "__dict__", fields)
         return job
 
     @property
