@@ -268,7 +268,7 @@ class JobWorkload:
     def _fill(self) -> None:
         """Start a waiting job if a slot is free, and the next one when the first has run until it waits for something: a task
         that runs quick jobs takes several of them, so that fewer tasks are needed."""
-        if (held := self.in_flight.next(self._lingering, self._clock.elapsed())) is not None:
+        if (held := self._next(self._clock.elapsed())) is not None:
             held.task = self._group.create_task(self._guarded(self._run(held)))
             asyncio.get_running_loop().call_soon(self._fill)
 
@@ -289,7 +289,14 @@ class JobWorkload:
             if turn % _YIELD_EVERY == 0 or (len(self.in_flight.verdicts) >= self.in_flight.batch and not self._exchanging):
                 await asyncio.sleep(0)
                 now = self._clock.elapsed()
-            held = self.in_flight.next(self._lingering, now)
+            held = self._next(now)
+
+    def _next(self, now: timedelta) -> InFlightJob | None:
+        """Return the next job to run, if any, and wake the task that writes outcomes for jobs that are released instead."""
+        held = self.in_flight.next(self._lingering, now)
+        if held is None and self.in_flight.verdicts:
+            self._wake.set()
+        return held
 
     async def _tell_begun(self, held: InFlightJob) -> None:
         """Record in the store that a prefetched job begins. Raises TakenAway if the job was taken from this worker."""
