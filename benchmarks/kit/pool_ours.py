@@ -4,6 +4,8 @@ import os
 from contextlib import AsyncExitStack
 
 import drumbeat
+import drumbeat.composition.workers
+import drumbeat.pool.worker.assemble  # imported before the time is taken, like the workers of the other queues
 from kit.pool_course import Course, Tally, main
 
 POOL = "bench"

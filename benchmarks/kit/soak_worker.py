@@ -81,7 +81,7 @@ class UnfencedQueue:
         for verdict in outcomes:
             job = await self._store.jobs.get(verdict.token.job_id)
             if job.status is JobStatus.CLAIMED and job.holder is not None:
-                await self._store.queue.settle(job.holder, [replace(verdict, token=job.token)])
+                await self._store.queue.settle(job.holder, [verdict._replace(token=job.token)])
         return SettleResult(stale=(), claimed=tuple(await self._store.queue.claim(claiming)) if claiming else ())
 
     async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:

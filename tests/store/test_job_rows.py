@@ -1,6 +1,7 @@
 """Rows of jobs become values field by field, and a claimer's cursor rises only over what it has claimed."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -165,3 +166,12 @@ def test_a_floor_does_not_last_longer_by_being_used() -> None:
     cursor = advanced(START, taken((0, 1)), began=1.0, now=1.0)
 
     assert advanced(cursor, taken((0, 2)), began=1.4, now=1.4).until == cursor.until
+
+
+def test_jobs_whose_rows_are_mostly_the_same_share_nothing_that_changes() -> None:
+    row = tuple(ROW.values())
+    one, other = job_of(row), job_of((8, *row[1:]))
+
+    assert (one.job_id, other.job_id) == ("j000000000007", "j000000000008")
+    assert vars(one) is not vars(other)
+    assert replace(other, job_id=one.job_id) == one

@@ -19,7 +19,9 @@ from drumbeat.store.contract.given_jobs import claiming, pushed
 from drumbeat.store.contract.job_steps import JobStepsContract
 from drumbeat.store.contract.workflows import WorkflowContract
 from drumbeat.store.sql.migrate import LATEST
-from drumbeat.store.sql.postgres import PostgresDatabase
+from drumbeat.store.sql.postgres import _SETTINGS, PostgresDatabase
+from drumbeat.store.sql.postgres_dialect import dialect
+from drumbeat.store.sql.queries import load_queries
 from servers.postgres import PostgresServer
 from store.timeshift import elapse_through
 
@@ -217,3 +219,18 @@ async def test_an_interrupt_while_connecting_is_an_interrupt_though_the_driver_t
         task.cancel()
 
     assert task.cancelled()
+
+
+async def test_finished_jobs_are_not_each_compared_with_every_token(postgres_url: str) -> None:
+    """The plan is made once for any number of jobs: a join of jobs and tokens would take quadratic time."""
+    [statement] = load_queries(dialect("drumbeat"))["settle_and_claim"].statements
+    async with open_store(postgres_url, create=True):
+        connection = await asyncpg.connect(postgres_url, server_settings=_SETTINGS)
+        await connection.execute(f"PREPARE settle AS {statement.text}")
+        nulls = ", ".join("NULL" for _ in statement.parameters)
+        plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN EXECUTE settle ({nulls})"))
+        await connection.close()
+
+    ends_jobs = plan.partition("CTE done")[2].partition("CTE counted")[0]
+    assert "hashed SubPlan" in ends_jobs
+    assert "Materialize" not in ends_jobs

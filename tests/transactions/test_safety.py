@@ -104,7 +104,7 @@ async def test_a_worker_does_not_count_on_a_lease_that_was_not_renewed() -> None
         await clock.advance(timedelta(seconds=70))
         keeping.cancel()
 
-    begun = in_flight.next(0)
+    begun = in_flight.next(0, clock.elapsed())
     assert begun is not None
     assert (begun.token, [outcome.token for outcome in in_flight.verdicts]) == (jobs[1].token, [jobs[0].token])
 
@@ -136,7 +136,7 @@ async def test_the_lease_of_a_locked_job_is_not_renewed() -> None:
     in_flight = InFlight(WorkPlan(concurrency=2), ManualClock(), timedelta(minutes=1))
     jobs = [Job(job_id=JobId(name), pool_id=PoolId("p"), payload=1, lease_epoch=1) for name in ("a", "b")]
     in_flight.add(jobs, asyncio.Event())
-    first, second = in_flight.next(0), in_flight.next(0)
+    first, second = (in_flight.next(0, timedelta()) for _ in range(2))
     assert first is not None
     assert second is not None
     first.context.progress(0.5)

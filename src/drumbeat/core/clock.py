@@ -24,6 +24,7 @@ class Clock(Protocol):
         ...
 
 
+_MICROSECOND = timedelta(microseconds=1)
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: keeps counting while the machine is suspended
 
 
@@ -34,7 +35,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def elapsed(self) -> timedelta:
-        return timedelta(microseconds=time.clock_gettime_ns(_SINCE_BOOT) // 1000)
+        return time.clock_gettime_ns(_SINCE_BOOT) // 1000 * _MICROSECOND
 
     async def sleep(self, duration: timedelta) -> None:
         await asyncio.sleep(max(0.0, duration.total_seconds()))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NewType, overload
+from typing import Any, NamedTuple, NewType, overload
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
@@ -129,9 +129,12 @@ class JobsWithTemplate(Sequence[NewJob]):
         return replace(self.like, payload=self.payloads[index])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """A stored job: one row of ``jobs``. ``lease_epoch`` rises with every claim, so writes of earlier holders are refused."""
+    """A stored job: one row of ``jobs``. ``lease_epoch`` rises with every claim, so writes of earlier holders are refused.
+
+    It has no slots, so that ``from_fields`` can be quick.
+    """
 
     job_id: JobId
     pool_id: PoolId
@@ -176,6 +179,13 @@ class Job:
     has_steps: bool = False  #: it has recorded steps, or events were sent to it
     events_sent: int = 0  #: how many events were sent to it
 
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "Job":
+        """Build a job from all its fields, several times as fast as the constructor does. It keeps the dict ``fields``."""
+        job = object.__new__(cls)
+        object.__setattr__(job, "__dict__", fields)
+        return job
+
     @property
     def current_error(self) -> str | None:
         """The job's last error; None if the job is done, because it succeeded after that error."""
@@ -198,8 +208,7 @@ class Job:
         return Token(job_id=self.job_id, epoch=self.lease_epoch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class Token(NamedTuple):
     """Proof of a claim on a job: a worker sends it with every later write about the job. A newer claim makes it invalid."""
 
     job_id: JobId
@@ -218,8 +227,7 @@ class AttemptOutcome(StrEnum):
     SUSPENDED = "suspended"  #: it sleeps or waits for an event, and goes on in a later attempt; not a failure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutcome:
+class JobOutcome(NamedTuple):
     """A worker's report of how its attempt to run a claimed job ended."""
 
     token: Token

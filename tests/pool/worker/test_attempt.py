@@ -1,9 +1,11 @@
 """One attempt at a job: how long it may take, and how much of its error is kept."""
 
 import asyncio
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -151,3 +153,19 @@ async def test_an_outage_of_the_store_while_the_results_of_parents_are_read_is_n
     job = await shop.job(waiting)
     assert (job.status, job.failures, job.result) == (JobStatus.DONE, 0, {"args": ["one"], "kwargs": {}})
     assert next(failures, None) is None
+
+
+async def test_a_job_whose_attempt_has_ended_is_freed_at_once_without_the_garbage_collector(clock: ManualClock) -> None:
+    async def seven() -> int:
+        return 7
+
+    attempts = AttemptRunner(
+        handlers={"": describe(seven)}, executor=LoopExecutor(), clock=clock, chance=lambda: 0.5, steps=AsyncMock()
+    )
+    job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED)
+    held = InFlightJob(job=job, token=job.token, tell=lambda *_: None)
+    context = weakref.ref(held.context)
+
+    assert (await attempts.run(held)).result == 7
+    del held
+    assert context() is None

@@ -96,7 +96,7 @@ async def test_what_a_handler_prints_is_not_its_answer(processes: Executor) -> N
 async def test_progress_is_heard_from_a_process(processes: Executor) -> None:
     heard: list[tuple[float, str | None]] = []
 
-    await run(processes, "in_steps", tell=lambda share, note: heard.append((share, note)))
+    await run(processes, "in_steps", tell=lambda _, share, note: heard.append((share, note)))
 
     assert heard == [(0.5, "half")]
 
@@ -156,7 +156,7 @@ async def test_programs_that_a_stopped_handler_started_in_its_process_end_too(pr
     started: asyncio.Queue[int] = asyncio.Queue()
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        busy = group.create_task(run(processes, "start_and_wait", tell=lambda _, note: started.put_nowait(int(note))))
+        busy = group.create_task(run(processes, "start_and_wait", tell=lambda *told: started.put_nowait(int(told[-1]))))
         program = psutil.Process(await started.get())
         busy.cancel()
 

@@ -15,7 +15,7 @@ from drumbeat.core.plain import time_span
 from drumbeat.pool.envelope import needs_envelope, open_envelope
 from drumbeat.pool.middleware import AttemptCall, MiddlewareChain
 from drumbeat.pool.plugins import NO_PLUGINS, PoolPlugins
-from drumbeat.pool.worker.context import ReadParents
+from drumbeat.pool.worker.context import JobContext, ReadParents
 from drumbeat.pool.worker.executors import Executor
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handler, Handlers, handler_for
@@ -165,9 +165,10 @@ class AttemptRunner:
             held.context.most_bytes = self.plugins.most_bytes
         if self.steps is not None:
             loop = asyncio.get_running_loop()
-            held.context.make_steps = partial(self._steps, held, self.steps, loop)
+            held.context.make_steps = partial(self._steps, held.job, held.claimed, self.steps, loop)
             if held.job.has_steps:
-                held.context.steps = self._steps(held, self.steps, loop, await self.steps.read(held.job.job_id))
+                recorded = await self.steps.read(held.job.job_id)
+                held.context.steps = self._steps(held.job, held.claimed, self.steps, loop, held.context, recorded)
         if (limit := self._limit(held.job)) is None:
             value = await self.executor.run(handler, held.context)
         else:
@@ -177,11 +178,16 @@ class AttemptRunner:
         return None if ignored else await self.plugins.sealed_result(held.job, value)
 
     def _steps(
-        self, held: InFlightJob, store: StepStore, loop: asyncio.AbstractEventLoop, recorded: Sequence[JobStep] = ()
+        self,
+        job: Job,
+        claimed: timedelta,
+        store: StepStore,
+        loop: asyncio.AbstractEventLoop,
+        context: JobContext,
+        recorded: Sequence[JobStep] = (),
     ) -> AttemptSteps:
-        now, threads = partial(self._store_time, held), self.executor.run_in_thread
-        context = held.context
-        return AttemptSteps(held.job, recorded, store, loop, now, threads, lambda: context.is_locked, lambda: context.main)
+        now, threads = partial(self._store_time, job, claimed), self.executor.run_in_thread
+        return AttemptSteps(job, recorded, store, loop, now, threads, lambda: context.is_locked, lambda: context.main)
 
     async def _prepare(self, handler: Handler) -> None:
         """Import the handler where it will run. This does not count towards the job's time limit: a slow import would time out
@@ -200,9 +206,9 @@ class AttemptRunner:
             held.context.cancelled = True
             raise
 
-    def _store_time(self, held: InFlightJob) -> datetime:
+    def _store_time(self, job: Job, claimed: timedelta) -> datetime:
         """Return the current time by the store's clock: the time of the claim plus the time that has passed since then."""
-        return (held.job.claimed_at or self.clock.now()) + (self.clock.elapsed() - held.claimed)
+        return (job.claimed_at or self.clock.now()) + (self.clock.elapsed() - claimed)
 
     def _failed(self, job: Job, found: HandlerFailure, outcome: AttemptOutcome = AttemptOutcome.FAILED) -> JobOutcome:
         wait = found.retry_in

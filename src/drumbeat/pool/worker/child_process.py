@@ -74,7 +74,7 @@ def _work(request: dict[str, Any], responses: BinaryIO, answers: Messages) -> di
 
 
 def _run(handler: Handler, request: dict[str, Any], responses: BinaryIO, answers: Messages) -> dict[str, Any]:
-    def report(share: float, note: str | None) -> None:
+    def report(_: JobContext, share: float, note: str | None) -> None:
         _write(responses, {"progress": share, "note": note})
 
     def report_lock(is_locked: bool) -> None:

@@ -14,7 +14,7 @@ from drumbeat.pool.own_transaction import AwaitedConnection, complete_on, stale_
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.worker.steps import AttemptSteps, has_loop, run_blocking
 
-Tell = Callable[[float, str | None], None]
+Tell = Callable[["JobContext", float, str | None], None]
 ReadParents = Callable[[JobId], Coroutine[Any, Any, Sequence[Job]]]
 AskParents = Callable[[], Sequence[Job]]
 R = TypeVar("R")
@@ -46,10 +46,12 @@ class JobContext:
     exception: BaseException | None = None  #: what the handler raised
     most_bytes = MOST_BYTES  #: the largest result that can be stored, in bytes of JSON
     settles_itself = False  #: the handler has called ``complete_on``: only the commit of its transaction counts
+    unsent: tuple[float, str | None] | None = None  #: progress and note that the worker has not sent to the store yet
     is_locked = False  #: a transaction of the handler has locked the job, so that its lease cannot be renewed
     steps: AttemptSteps | None = None  #: its durable steps; None: it has begun none
     main: object = None  #: the task or thread that runs the handler itself, and not what the handler starts beside it
-    make_steps: Callable[[], AttemptSteps] | None = None  #: for the first step; None: this process cannot record any
+    #: makes ``steps`` for the context that it is given; None: this process cannot record any
+    make_steps: Callable[["JobContext"], AttemptSteps] | None = None
     _read_parents: tuple[ReadParents, asyncio.AbstractEventLoop] | None = None
     _ask_parents: AskParents | None = None
 
@@ -61,8 +63,9 @@ class JobContext:
         store_url: str | None = None,
         on_lock: Callable[[bool], None] | None = None,
     ) -> None:
-        """``tell`` is called with the progress that the handler reports; ``complete_on`` needs ``store_url``, the store's URL;
-        ``on_lock`` is called with the new value of ``is_locked`` each time ``note_lock`` sets it."""
+        """``tell`` is called with this context, and the progress and note that the handler reports; ``complete_on`` needs
+        ``store_url``, the store's URL; ``on_lock`` is called with the new value of ``is_locked`` each time ``note_lock`` sets
+        it."""
         self.job = job
         self.deadline = deadline  #: when the attempt times out; None: never
         self.store_url = store_url
@@ -163,14 +166,14 @@ class JobContext:
                 "expected a job that a worker runs with the executor async or threads, got one that runs without a store; "
                 "durable steps cannot be recorded here"
             )
-        return self.make_steps()
+        return self.make_steps(self)
 
     def progress(self, share: float, note: object = None) -> None:
         """Report progress from 0 to 1, with a note. The latest is stored, at most twice a second. Raises InvalidInput."""
         if not 0 <= share <= 1:
             raise InvalidInput(f"expected progress between 0 and 1, got {share!r}")
         if self._tell is not None:
-            self._tell(float(share), None if note is None else str(note))
+            self._tell(self, float(share), None if note is None else str(note))
 
     @overload
     def complete_on(self, connection: AwaitedConnection, result: Any = None) -> Awaitable[None]: ...

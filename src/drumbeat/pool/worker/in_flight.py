@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -13,7 +13,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, Token
 from drumbeat.core.plain import time_span
-from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.context import JobContext, Tell
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.runtime.worker import Measurement
 
@@ -48,16 +48,15 @@ _OPEN = frozenset({JobState.WAITING, JobState.RUNNING, JobState.STOPPING})  #: t
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class InFlightJob:
-    """A claimed job with its state, its handler's context and its latest progress."""
+    """A claimed job with its state and its handler's context."""
 
     job: Job
     token: Token
-    wake: Callable[[], None] = lambda: None  #: called when there is progress to send
+    tell: Tell | None = None  #: called with the progress that its handler reports
     state: JobState = JobState.WAITING
     task: "asyncio.Task[Any] | None" = None  #: the task that runs its handler; None: it is not running
     is_settled: bool = False  #: the handler has completed the job in a transaction of its own: no outcome is to write
     stop_outcome: AttemptOutcome | None = None  #: the outcome to write, if the handler was asked to stop
-    unsent: tuple[float, str | None] | None = None  #: progress and note to send to the store
     began: timedelta = timedelta()
     claimed: timedelta = timedelta()  #: when it was claimed, as a reading of ``clock.elapsed()``
     sure_until: timedelta = timedelta()  #: until this time the lease holds for sure: no other worker can claim the job
@@ -67,11 +66,7 @@ class InFlightJob:
     context: JobContext = field(init=False)
 
     def __post_init__(self) -> None:
-        self.context = JobContext(self.job, tell=self._report, store_url=self.store_url)
-
-    def _report(self, share: float, note: str | None) -> None:
-        self.unsent = (share, note)
-        self.wake()
+        self.context = JobContext(self.job, tell=self.tell, store_url=self.store_url)
 
     def begin(self, now: timedelta) -> None:
         self.state, self.began = JobState.RUNNING, now
@@ -208,27 +203,28 @@ class InFlight:
         loop, now = asyncio.get_running_loop(), self._clock.elapsed()
         until = now + self._lease
 
-        def wake() -> None:
+        def tell(context: JobContext, share: float, note: str | None) -> None:
+            context.unsent = (share, note)
             loop.call_soon_threadsafe(unsent.set)
 
         for job in jobs:
             if (earlier := self._held.get(job.job_id)) is not None and self.forget(earlier.token):
                 said = "job %s was taken from this worker, which has claimed it again; stopping its earlier handler"
                 log.warning(said, job.job_id)
-            held = InFlightJob(job=job, token=job.token, wake=wake, claimed=now, sure_until=until, store_url=self._store_url)
+            held = InFlightJob(job=job, token=job.token, tell=tell, claimed=now, sure_until=until, store_url=self._store_url)
             self._held[job.job_id] = held
             self._waiting.append(held)
             self._alone = held.token if job.must_run_alone else self._alone
         if self._left is not None:
             self._left = max(self._left - len(jobs), 0)
 
-    def next(self, lingering: int) -> InFlightJob | None:
-        """Return the next job to run; None if no job waits or no slot is free.
+    def next(self, lingering: int, now: timedelta) -> InFlightJob | None:
+        """Return the next job to run; None if no job waits or no slot is free. ``now`` is a reading of ``clock.elapsed()``.
 
         A job whose lease might have run out is released, not run.
         """
         while self._waiting and self._running + lingering < self.slots:
-            held, now = self._waiting.popleft(), self._clock.elapsed()
+            held = self._waiting.popleft()
             if now < held.sure_until:
                 held.begin(now)
                 self._running += 1
@@ -241,19 +237,19 @@ class InFlight:
         held.state = JobState.DECIDED
         self.verdicts.append(outcome)
 
-    def finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
+    def finish(self, held: InFlightJob, verdict: JobOutcome, now: timedelta) -> None:
         """Record that a job's handler has ended with this outcome. Drops the outcome if the job was taken from this worker."""
         held.handler_ended()
         self._running -= 1
         if held.state is not JobState.LOST:
-            self.tally.count(verdict, self._clock.elapsed() - held.began)
+            self.tally.count(verdict, now - held.began)
             self._decide(held, verdict)
 
-    def finish_settled(self, held: InFlightJob) -> None:
+    def finish_settled(self, held: InFlightJob, now: timedelta) -> None:
         """Record that a job is done and no outcome must be written: its handler has completed it in its own transaction."""
         held.handler_ended()
         self._running -= 1
-        self.tally.count(JobOutcome(token=held.token, outcome=AttemptOutcome.DONE), self._clock.elapsed() - held.began)
+        self.tally.count(JobOutcome(token=held.token, outcome=AttemptOutcome.DONE), now - held.began)
         if self.knows(held.token):
             del self._held[held.token.job_id]
 
@@ -365,7 +361,7 @@ class InFlight:
     def take_progress(self) -> list[tuple[InFlightJob, tuple[float, str | None]]]:
         """Return the unsent progress of each job, and mark it as sent. Skips jobs that a transaction of their handler locks."""
         waiting = (held for held in self._held.values() if not held.context.is_locked)
-        unsent = [(held, held.unsent) for held in waiting if held.unsent is not None]
+        unsent = [(held, held.context.unsent) for held in waiting if held.context.unsent is not None]
         for held, _ in unsent:
-            held.unsent = None
+            held.context.unsent = None
         return [(held, progress) for held, progress in unsent if progress is not None]

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from dataclasses import replace
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
@@ -42,7 +41,7 @@ async def confirm_outcome(claims: Claims, clock: Clock, held: InFlightJob, outco
     if outcome.outcome is not AttemptOutcome.DONE:
         return outcome
     wait = retry_delay(held.job.backoff, held.job.failures + 1, 0.5)
-    return replace(outcome, outcome=AttemptOutcome.FAILED, result=None, error=_NOT_COMMITTED, retry_in=wait)
+    return outcome._replace(outcome=AttemptOutcome.FAILED, result=None, error=_NOT_COMMITTED, retry_in=wait)
 
 
 async def _wait(claims: Claims, clock: Clock, held: InFlightJob) -> bool:

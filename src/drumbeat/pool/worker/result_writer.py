@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from drumbeat.core.errors import StoreUnavailable
@@ -49,7 +49,8 @@ class ResultWriter:
         else:
             self._log_stale(verdicts, settled.stale)
             written = WriteResult(asked=asked, claimed=tuple(settled.claimed), dropped=self._dropped(verdicts, settled.stale))
-        self._repeated.difference_update(verdict.token for verdict in verdicts)
+        if self._repeated:
+            self._repeated.difference_update(verdict.token for verdict in verdicts)
         return written
 
     async def _one_by_one(self, verdicts: Sequence[JobOutcome]) -> WriteResult:
@@ -98,7 +99,7 @@ class ResultWriter:
 
     def _dropped(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> tuple[JobOutcome, ...]:
         gone = set(stale) - self._repeated
-        return tuple(verdict for verdict in verdicts if verdict.token in gone)
+        return tuple(verdict for verdict in verdicts if verdict.token in gone) if gone else ()
 
     def _log_stale(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> None:
         """Log the outcomes that the store refused: the job was taken from this worker, or the outcome was already written."""
@@ -137,4 +138,4 @@ class ResultWriter:
 
 def _refused(verdict: JobOutcome, exc: Exception) -> JobOutcome:
     error = shortened(f"its result could not be stored: {describe(exc)}")
-    return replace(verdict, outcome=AttemptOutcome.FAILED, result=None, error=error, retry_in=timedelta(), fatal=True)
+    return verdict._replace(outcome=AttemptOutcome.FAILED, result=None, error=error, retry_in=timedelta(), fatal=True)

@@ -266,26 +266,37 @@ class JobWorkload:
         self._begin((job,))
 
     def _fill(self) -> None:
-        """Start waiting jobs while slots are free."""
-        while (held := self.in_flight.next(self._lingering)) is not None:
+        """Start a waiting job if a slot is free, and the next one when the first has run until it waits for something: a task
+        that runs quick jobs takes several of them, so that fewer tasks are needed."""
+        if (held := self._next(self._clock.elapsed())) is not None:
             held.task = self._group.create_task(self._guarded(self._run(held)))
+            asyncio.get_running_loop().call_soon(self._fill)
 
     async def _run(self, first: InFlightJob) -> None:
         """Run a job, then the next waiting jobs, one after another, and yield to other tasks in between."""
         held: InFlightJob | None = first
-        first.began = self._clock.elapsed()
+        first.began, task = self._clock.elapsed(), first.task
         for turn in itertools.count(1):
             if held is None or self._attempts is None:
                 return
+            held.task = task
             try:
                 ended = await self._attempts.run(held, self._tell_begun if self._plan.prefetch else None, self._confirm)
             except asyncio.CancelledError:
                 return
-            self._finish(held, None if held.is_settled else ended)
+            now = self._clock.elapsed()
+            self._finish(held, None if held.is_settled else ended, now)
             if turn % _YIELD_EVERY == 0 or (len(self.in_flight.verdicts) >= self.in_flight.batch and not self._exchanging):
                 await asyncio.sleep(0)
-            if (held := self.in_flight.next(self._lingering)) is not None:
-                held.task = asyncio.current_task()
+                now = self._clock.elapsed()
+            held = self._next(now)
+
+    def _next(self, now: timedelta) -> InFlightJob | None:
+        """Return the next job to run, if any, and wake the task that writes outcomes for jobs that are released instead."""
+        held = self.in_flight.next(self._lingering, now)
+        if held is None and self.in_flight.verdicts:
+            self._wake.set()
+        return held
 
     async def _tell_begun(self, held: InFlightJob) -> None:
         """Record in the store that a prefetched job begins. Raises TakenAway if the job was taken from this worker."""
@@ -308,12 +319,12 @@ class JobWorkload:
         self._fill()
         self._wake.set()
 
-    def _finish(self, held: InFlightJob, verdict: JobOutcome | None) -> None:
+    def _finish(self, held: InFlightJob, verdict: JobOutcome | None, now: timedelta) -> None:
         """Note the outcome of a job; None: its handler has completed it in the store itself."""
         if verdict is None:
-            self.in_flight.finish_settled(held)
+            self.in_flight.finish_settled(held, now)
         else:
-            self.in_flight.finish(held, verdict)
+            self.in_flight.finish(held, verdict, now)
         if held.state is JobState.LOST and verdict is not None:
             log.warning("job %s was taken from this worker; its result is dropped", held.job.job_id)
         self._may_claim = self._may_claim or held.state is JobState.LOST or verdict is None

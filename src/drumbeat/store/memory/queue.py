@@ -47,7 +47,7 @@ class MemoryQueue(MemoryTable):
     def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None) -> SettleResult:
         if claiming:
             self.state.rows(claiming.pool_id)
-        plain_verdicts = [replace(verdict, result=plain_json(verdict.result, "result")) for verdict in verdicts]
+        plain_verdicts = [verdict._replace(result=plain_json(verdict.result, "result")) for verdict in verdicts]
         stale = [verdict.token for verdict in plain_verdicts if not self._settle(holder, verdict)]
         return SettleResult(stale=tuple(stale), claimed=tuple(self._claim(claiming)) if claiming else ())
 

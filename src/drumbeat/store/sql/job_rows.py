@@ -1,12 +1,9 @@
 """Converts jobs to SQL rows and back. Every push and claim calls these functions, so they are written for speed."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
-from itertools import repeat
 from operator import attrgetter
-from types import MemberDescriptorType
 from typing import Any
 
 import msgspec
@@ -39,8 +36,6 @@ _IF_FAILED = {None: None} | {str(policy): policy for policy in IfFailed}
 _SECOND = timedelta(seconds=1)
 _moment = lru_cache(maxsize=4096)(moment)  #: cached, since the jobs of one claim share most of their timestamps
 
-_FIELDS = tuple(vars(Job)[name] for name in Job.__dataclass_fields__)
-_SET = MemberDescriptorType.__set__
 _PRIORITY = 7
 _rare = attrgetter(*(name for name in NewJob.__dataclass_fields__ if name not in ("payload", "type", "priority")))
 _NOTHING_RARE = _rare(NewJob(payload=None))
@@ -77,43 +72,59 @@ def row_id(row: Row) -> JobId:
 def job_of(record: Row) -> Job:
     """Build a Job from a full row. Reads columns by position, since reading them by name would take most of a claim's time."""
     row = record[:COLUMNS]
-    values = (
-        row[2] or job_id_of(row[0]),
-        row[1],
-        _DECODER.decode(row[4]),
-        row[3],
-        _STATUS[row[5]],
-        *row[7:11],  # priority, attempts, failures, crashes
-        row[36],  # suspicions
-        *row[11:13],  # max_attempts, max_crashes
-        _BACKOFF if row[13] is None else _backoff_of(row[13]),
-        None if row[14] is None else timedelta(microseconds=row[14]),
-        *row[15:18],  # unique_key, group, group_limit
-        None if row[18] is None else RateLimit(count=row[18], per=timedelta(microseconds=row[19])),
-        *row[20:22],  # capability, lease_owner
-        *row[33:35],  # lease_pool, lease_instance
-        row[22],
-        _moment(row[23]),
-        row[40] != 0,  # lease_extended
-        _moment(row[24]),
-        row[25] != 0,
-        *row[26:28],  # progress, progress_note
-        None if row[28] is None else _DECODER.decode(row[28]),
-        row[29],
-        _moment(row[30]),
-        _moment(row[31]),
-        _moment(row[35]),
-        _moment(row[32]),
-        *row[41:43],  # workflow_id, waits_for
-        row[43] != 0,  # after_any
-        _IF_FAILED[row[44]],
-        row[45] != 0,  # has_children
-        row[46] != 0,  # has_steps
-        row[47],  # events_sent
-    )
-    job = object.__new__(Job)
-    deque(map(_SET, _FIELDS, repeat(job), values), maxlen=0)
-    return job
+    own = {
+        "job_id": row[2] or job_id_of(row[0]),
+        "pool_id": row[1],
+        "type": row[3],
+        "payload": _DECODER.decode(row[4]),
+        "result": None if row[28] is None else _DECODER.decode(row[28]),
+        "unique_key": row[15],
+        "last_error": row[29],
+        "created_at": _moment(row[30]),
+    }
+    return Job.from_fields(_shared_fields(row[5:15], row[16:28], row[31:]) | own)
+
+
+@lru_cache(maxsize=512)
+def _shared_fields(first: tuple[Any, ...], middle: tuple[Any, ...], last: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the fields of a Job in the columns 5 to 14, 16 to 27 and 31 to 47 of its row. Cached, since the jobs of one claim
+    mostly have the same values in these columns."""
+    return {
+        "status": _STATUS[first[0]],
+        "priority": first[2],
+        "attempts": first[3],
+        "failures": first[4],
+        "crashes": first[5],
+        "max_attempts": first[6],
+        "max_crashes": first[7],
+        "backoff": _BACKOFF if first[8] is None else _backoff_of(first[8]),
+        "timeout": None if first[9] is None else timedelta(microseconds=first[9]),
+        "group": middle[0],
+        "group_limit": middle[1],
+        "group_rate": None if middle[2] is None else RateLimit(count=middle[2], per=timedelta(microseconds=middle[3])),
+        "capability": middle[4],
+        "lease_owner": middle[5],
+        "lease_epoch": middle[6],
+        "lease_until": moment(middle[7]),
+        "not_before": moment(middle[8]),
+        "cancel_requested": middle[9] != 0,
+        "progress": middle[10],
+        "progress_note": middle[11],
+        "claimed_at": moment(last[0]),
+        "finished_at": moment(last[1]),
+        "lease_pool": last[2],
+        "lease_instance": last[3],
+        "begun_at": moment(last[4]),
+        "suspicions": last[5],
+        "lease_extended": last[9] != 0,
+        "workflow_id": last[10],
+        "waits_for": last[11],
+        "after_any": last[12] != 0,
+        "if_failed": _IF_FAILED[last[13]],
+        "has_children": last[14] != 0,
+        "has_steps": last[15] != 0,
+        "events_sent": last[16],
+    }
 
 
 def in_order_of_claiming(rows: Iterable[Row]) -> list[Job]:

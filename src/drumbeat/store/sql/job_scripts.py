@@ -22,6 +22,8 @@ Ended = tuple[Job, Job, AttemptOutcome, str | None]  #: a job before and after t
 
 def refused_tokens(verdicts: Sequence[JobOutcome], accepted: set[Token]) -> tuple[Token, ...]:
     """Return the tokens of reported outcomes that the store did not accept, such as a second report on the same claim."""
+    if len(accepted) == len(verdicts):
+        return ()
     left = set(accepted)
     refused: list[Token] = []
     for verdict in verdicts:

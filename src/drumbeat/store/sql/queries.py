@@ -35,7 +35,12 @@ class SqlStatement:
         these values, in the same order."""
         if columns != self.parameters:
             raise ValueError(f"expected the columns {', '.join(self.parameters)}, got {', '.join(columns)}")
-        return _PARAMETER.sub("?", self.text)
+        return _with_question_marks(self.text)
+
+
+@cache
+def _with_question_marks(text: str) -> str:
+    return _PARAMETER.sub("?", text)
 
 
 @dataclass(frozen=True, slots=True)

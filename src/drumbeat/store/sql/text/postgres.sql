@@ -220,6 +220,8 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
 -- for fewer jobs. A statement cannot see a link that was committed after it began. So a job is ended here only if as many links
 -- are seen as its row counts, and that count is compared with the newest version of the row; if not, settle_locked ends it.
 -- The links are read before they are grouped: grouped at once, they may be read in the order of all children in the table.
+-- Tokens are compared in a subquery inside CASE, which becomes one hash table. With a join, the plan for any number of jobs would
+-- compare each job with each token.
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -228,10 +230,12 @@ WITH gate AS MATERIALIZED (
       FROM drumbeat.pools p WHERE p.pool_id = :pool_id
 ), done AS (
     UPDATE drumbeat.jobs j
-       SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = gate.now
-      FROM gate, unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
-     WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
-       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+       SET status = 'done', lease_until = NULL, finished_at = gate.now,
+           result = CAST((CAST(:results AS text[]))[array_position(CAST(:seqs AS bigint[]), j.seq)] AS json)
+      FROM gate
+     WHERE j.seq = ANY(CAST(:seqs AS bigint[]))
+       AND CASE WHEN (j.seq, j.lease_epoch) IN (SELECT * FROM unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[])))
+                     AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
                      AND j.lease_instance = :instance AND (j.has_children = 0 OR j.has_children = (
                          SELECT COUNT(*) FROM drumbeat.job_links l WHERE l.parent_seq = j.seq)) THEN TRUE ELSE FALSE END
     RETURNING j.seq, j.pool_id, j.has_children
