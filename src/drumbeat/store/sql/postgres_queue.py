@@ -216,7 +216,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
     found, new = yield from _push(pool_id, [new_job_values(jobs[place], links[jobs[place].job_id]) for place in order])
     placed = {place: found[n] for n, place in enumerate(order)}
     ids = [placed[place] for place in range(len(jobs))]
-    yield from link_jobs(pool_id, jobs, ids, {order[n]: number for n, number in sorted(new.items())})
+    yield from link_jobs(pool_id, jobs, ids, {order[n]: number for n, number in sorted(new.items())}, links)
     if channel is not None:
         yield "notify", {"channel": channel}
     return ids

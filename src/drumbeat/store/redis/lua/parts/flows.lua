@@ -73,7 +73,7 @@ end
 local function stop_waiting(number, row)
   leaving.ZREM = leaving.ZREM or {}
   note_in(leaving.ZREM, key(row.pool, 'waiting'), number)
-  unset(row, 'waits')
+  set(row, 'waits', '0')  -- with the fields that change anyway: to delete it would take a command more
 end
 
 local function change_waiting(number, row, status, waits, failed, at)
