@@ -21,7 +21,7 @@ from drumbeat.store.flow_rules import (
     state_when_done,
     state_when_requeued,
 )
-from drumbeat.store.memory.ready import JobRows
+from drumbeat.store.memory.ready import JobRows, changed_job
 from drumbeat.store.memory.state import MemoryState
 
 
@@ -46,17 +46,18 @@ def parents_within(rows: JobRows, jobs: Sequence[NewJob]) -> set[JobId]:
     return {parent for job in children if rows.existing(job) is None for parent in job.after}
 
 
-def link(state: MemoryState, job: Job, parents: Sequence[JobId], pushed: NewJob) -> Job:
-    """Link a new job to its parents. Returns the job as waiting, pending or cancelled, according to the parents' states."""
-    state.parents[job.job_id] = tuple(dict.fromkeys(parents))
-    found = _jobs(state, state.parents[job.job_id])
+def link(state: MemoryState, job_id: JobId, parents: Sequence[JobId], pushed: NewJob) -> dict[str, Any]:
+    """Link a new job to its parents. Returns the fields of its row that follow from this: among them the status, which is
+    waiting, pending or cancelled, according to the parents' states."""
+    state.parents[job_id] = tuple(dict.fromkeys(parents))
+    found = _jobs(state, state.parents[job_id])
     for parent in found:
-        state.children.setdefault(parent.job_id, {})[job.job_id] = None
+        state.children.setdefault(parent.job_id, {})[job_id] = None
         if not parent.has_children:
             state.rows(parent.pool_id).jobs.put(replace(parent, has_children=True))
     counts = ParentCounts.of([parent.status for parent in found])
     after = state_after(counts, after_any=pushed.after_any, if_failed=pushed.if_failed)
-    return _changed(state, job, after, after_any=pushed.after_any, if_failed=pushed.if_failed)
+    return _fields(state, job_id, after) | {"after_any": pushed.after_any, "if_failed": pushed.if_failed}
 
 
 def pass_on_ends(state: MemoryState, jobs: Iterable[Job]) -> None:
@@ -85,7 +86,7 @@ def _pass_on(state: MemoryState, child: Job, found: FlowState) -> Job:
     """Write the new state of a job that waits. Returns the job after the change."""
     now = state.now()
     start = max(child.not_before or now, now) if found is READY else child.not_before
-    after = _changed(state, child, found, not_before=start)
+    after = changed_job(child, **_fields(state, child.job_id, found), not_before=start)
     state.rows(child.pool_id).jobs.keep(after, now)
     if found is READY:
         state.subscribers.notify(after.pool_id)
@@ -129,12 +130,13 @@ def _after_failure(state: MemoryState, child: Job) -> FlowState:
     return state_after(_count(state, child.job_id), after_any=child.after_any, if_failed=child.if_failed)
 
 
-def _changed(state: MemoryState, job: Job, found: FlowState, **more: Any) -> Job:
+def _fields(state: MemoryState, job_id: JobId, found: FlowState) -> dict[str, Any]:
+    """Return the fields of a job's row that change when it gets this state."""
     if found is not SKIPPED:
-        return replace(job, status=found.status, waits_for=found.waits_for, **more)
-    failed = next(parent for parent in _jobs(state, state.parents[job.job_id]) if parent.status in FAILED)
-    reason, now = skip_reason(failed.job_id, failed.status), state.now()
-    return replace(job, status=JobStatus.CANCELLED, waits_for=0, last_error=reason, finished_at=now, **more)
+        return {"status": found.status, "waits_for": found.waits_for}
+    failed = next(parent for parent in _jobs(state, state.parents[job_id]) if parent.status in FAILED)
+    reason = skip_reason(failed.job_id, failed.status)
+    return {"status": JobStatus.CANCELLED, "waits_for": 0, "last_error": reason, "finished_at": state.now()}
 
 
 def _count(state: MemoryState, job_id: JobId) -> ParentCounts:

@@ -16,7 +16,7 @@ from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import check_keys, job_id_of
 from drumbeat.store.job_outcomes import apply_outcome, apply_worker_loss, lost_attempt_outcome
 from drumbeat.store.memory.flows import expect_parents, link, parents_within, pass_on_ends
-from drumbeat.store.memory.ready import ClaimDetails, JobRows
+from drumbeat.store.memory.ready import ClaimDetails, JobRows, changed_job
 from drumbeat.store.memory.state import MemoryTable, PoolRows, operation, plain
 
 
@@ -121,9 +121,8 @@ class MemoryQueue(MemoryTable):
         self.state.job_pools[job_id] = rows.pool.pool_id
         if job.unique_key is not None:
             rows.jobs.keys[job.unique_key] = job_id
-        new = _new_job(rows.pool.pool_id, job_id, job, payload, self.state.now(), has_children=has_children)
-        if parents:
-            new = link(self.state, new, parents, job)
+        linked = link(self.state, job_id, parents, job) if parents else {}
+        new = _new_job(rows.pool.pool_id, job_id, job, payload, self.state.now(), has_children=has_children, **linked)
         rows.jobs.keep(new, self.state.now())
         return job_id
 
@@ -215,7 +214,7 @@ def plain_json(value: Any, what: str) -> Any:
         raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
 
 
-def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: datetime, *, has_children: bool) -> Job:
+def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: datetime, **more: Any) -> Job:
     due = max(job.run_at or now, now + job.delay)
     return Job(
         job_id=job_id,
@@ -235,7 +234,7 @@ def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: dat
         not_before=due if due > now else None,
         created_at=now,
         workflow_id=job.workflow_id,
-        has_children=has_children,
+        **more,
     )
 
 
@@ -252,7 +251,7 @@ def _fits(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> boo
 
 
 def _take(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> Job:
-    taken = replace(
+    taken = changed_job(
         job,
         status=JobStatus.CLAIMED,
         attempts=job.attempts + (not claiming.ahead),

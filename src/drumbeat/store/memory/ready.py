@@ -1,13 +1,31 @@
 """A pool's jobs in memory, with two heaps: ready jobs in claim order, and delayed jobs by the time they become ready."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
+from itertools import repeat
+from operator import attrgetter
+from types import MemberDescriptorType
+from typing import Any
 
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobId, JobStatus, NewJob, RateLimit
 from drumbeat.core.job_step import JobStep
+
+_NAMES = tuple(Job.__dataclass_fields__)
+_FIELDS = tuple(vars(Job)[name] for name in _NAMES)
+_values = attrgetter(*_NAMES)
+_SET = MemberDescriptorType.__set__
+
+
+def changed_job(job: Job, **changes: Any) -> Job:
+    """Return a copy of a job with other values in these fields, like ``dataclasses.replace``, but several times as fast."""
+    copy = object.__new__(Job)
+    deque(map(_SET, _FIELDS, repeat(copy), _values(job)), maxlen=0)
+    for name, value in changes.items():
+        object.__setattr__(copy, name, value)
+    return copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
