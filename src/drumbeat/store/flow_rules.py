@@ -94,11 +94,11 @@ def parents_first(jobs: Sequence[NewJob]) -> list[int]:
     for place, job in enumerate(jobs):
         if job.job_id is not None:
             places.setdefault(job.job_id, place)
+    if all(places.get(parent, -1) < place for place, job in enumerate(jobs) for parent in job.after):
+        return [*range(len(jobs))]
     within = {
         place: [places[parent] for parent in job.after if parent in places] for place, job in enumerate(jobs) if job.after
     }
-    if all(max(parents, default=-1) < place for place, parents in within.items()):
-        return [*range(len(jobs))]
     try:
         TopologicalSorter(within).prepare()
     except CycleError as exc:

@@ -27,7 +27,7 @@ from drumbeat.store.flow_rules import (
 )
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.database import Row, Script
-from drumbeat.store.sql.job_rows import inserted_waits, json_text, row_id, rows_json
+from drumbeat.store.sql.job_rows import inserted_waits, json_text, row_id
 from drumbeat.store.sql.rows import dump
 
 _Parents = Mapping[int, Sequence[tuple[JobId, JobStatus]]]  #: by the number of a job: the ids and states of its parents
@@ -48,10 +48,12 @@ def link_jobs(
     """
     if not has_links(jobs):
         return
-    chosen = {job.job_id: ids[place] for place, job in reversed([*enumerate(jobs)]) if job.job_id is not None}
-    parents = {
-        place: [*dict.fromkeys(map(chosen.get, jobs[place].after, jobs[place].after))] for place in new if jobs[place].after
+    renamed = {
+        job.job_id: job_id
+        for job, job_id in zip(reversed(jobs), reversed(ids), strict=True)
+        if job.job_id is not None and job.job_id != job_id
     }
+    parents = {place: _parents_in_store(jobs[place].after, renamed) for place in new if jobs[place].after}
     numbers = {ids[place]: number for place, number in new.items()}
     states = dict.fromkeys(numbers, JobStatus.PENDING)
     links = Counter(chain.from_iterable(parents.values()))
@@ -68,7 +70,8 @@ def link_jobs(
     yield from _count_links({numbers[name]: count for name, count in more.items() if count})
     if not parents:
         return
-    yield "add_links", {"links": rows_json([(new[place], numbers[name]) for place, each in parents.items() for name in each])}
+    pairs = ",".join(f"[{new[place]},{numbers[name]}]" for place, each in parents.items() for name in each)
+    yield "add_links", {"links": f"[{pairs}]"}
     ended = {name for name, status in states.items() if status in ENDED}
     changes: dict[int, FlowState] = {}
     reasons: dict[int, str] = {}
@@ -86,6 +89,11 @@ def link_jobs(
             ended.add(ids[place])
             reasons[number] = _reason((parent, states[parent]) for parent in each)
     yield from _write(changes, reasons, dict.fromkeys(changes, pool_id))
+
+
+def _parents_in_store(parents: Sequence[JobId], renamed: Mapping[JobId, JobId]) -> Sequence[JobId]:
+    """Return the ids under which the store has these parents, each once. ``renamed``: the ids of those with another id."""
+    return parents if len(parents) == 1 and not renamed else [*dict.fromkeys(renamed.get(each, each) for each in parents)]
 
 
 def push_in_turn(jobs: Sequence[NewJob], push: Callable[[Sequence[NewJob]], Script[list[JobId]]]) -> Script[list[JobId]]:
