@@ -127,11 +127,11 @@ def test_both_dialects_have_the_same_words() -> None:
     assert set(POSTGRES.calls) == set(SQLITE.calls)
 
 
-def test_both_dialects_have_the_same_queries_but_for_how_jobs_are_pushed_and_claimed() -> None:
+def test_both_dialects_have_the_same_queries_but_for_how_jobs_are_pushed_claimed_and_ended() -> None:
     sqlite, postgres = set(load_queries(SQLITE)), set(load_queries(POSTGRES))
 
     own_transaction = {"begin_writing", "lock_file", "list_files"}
-    assert sqlite - postgres == {"next_number", "push_job", *own_transaction}
+    assert sqlite - postgres == {"next_number", "push_job", "pass_on_done", *own_transaction}
     pushing = {"push_one", "push_alike", "push_jobs", "share_pool", "notify", "find_home", "find_unlocked"}
     assert postgres - sqlite == {*pushing, "settle_and_claim", "lock_groups", "list_held"}
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 
 from drumbeat.core.errors import InvalidInput, NotFound, Refused
 from drumbeat.core.job import UNFINISHED, IfFailed, JobId, JobStatus, JobsWithTemplate, NewJob
@@ -62,11 +63,6 @@ def state_when_done(waits_for: int, done: int) -> FlowState:
     return FlowState(JobStatus.WAITING, waits_for - done) if waits_for > done else READY
 
 
-def counts_as_done(status: JobStatus, if_failed: IfFailed | None) -> bool:
-    """Whether a parent with this status counts as done for a child with this policy."""
-    return status is JobStatus.DONE or (status in FAILED and if_failed is IfFailed.RUN)
-
-
 def skip_reason(parent: JobId, status: JobStatus) -> str:
     return f"skipped, because job {parent} was {status} and this job runs only after it is done"
 
@@ -87,7 +83,8 @@ def may_free_a_key(jobs: Sequence[NewJob]) -> bool:
 def links_within(jobs: Sequence[NewJob]) -> Counter[JobId | None]:
     """Return how many children each of these jobs has in the same push, by its chosen id. Leaves out jobs without children."""
     together = {job.job_id for job in jobs if job.job_id is not None}
-    return Counter[JobId | None](parent for job in jobs for parent in dict.fromkeys(job.after) if parent in together)
+    links = Counter[JobId | None](chain.from_iterable(dict.fromkeys(job.after) for job in jobs if job.after))
+    return Counter({parent: count for parent, count in links.items() if parent in together})
 
 
 def parents_first(jobs: Sequence[NewJob]) -> list[int]:
@@ -97,6 +94,8 @@ def parents_first(jobs: Sequence[NewJob]) -> list[int]:
     for place, job in enumerate(jobs):
         if job.job_id is not None:
             places.setdefault(job.job_id, place)
+    if all(places.get(parent, -1) < place for place, job in enumerate(jobs) for parent in job.after):
+        return [*range(len(jobs))]
     within = {
         place: [places[parent] for parent in job.after if parent in places] for place, job in enumerate(jobs) if job.after
     }

@@ -31,6 +31,36 @@ class FlowPushContract(Given):
         assert [job.job_id for job in await store.jobs.parents(d)] == [b]
         assert await pushed(store, pool, 2, unique_key="k") == [b]
 
+    async def test_two_parents_that_are_one_job_count_once(self, store: Store, pool: PoolRow) -> None:
+        a, b, c, d = (JobId(unique(name)) for name in "abcd")
+        both = [named(a, unique_key="k"), named(b, unique_key="k")]
+
+        ids = await store.queue.push(pool.pool_id, [*both, named(c, a, b), named(d, a, b, after_any=True)])
+
+        assert [*ids] == [a, a, c, d]
+        assert [(await store.jobs.get(each)).waits_for for each in (c, d)] == [1, 1]
+        assert [job.job_id for job in await store.jobs.parents(c)] == [a]
+        await ended(store, pool)
+        assert await statuses(store, a, c, d) == ["done", "pending", "pending"]
+
+    async def test_a_job_skipped_at_once_is_a_failed_parent_for_the_next_of_the_push(self, store: Store, pool: PoolRow) -> None:
+        [bad] = await pushed(store, pool, 1)
+        await store.jobs.cancel([bad])
+        a, b, c = (JobId(unique(name)) for name in "abc")
+        skipped = [named(a, bad, if_failed=IfFailed.SKIP), named(b, a, if_failed=IfFailed.SKIP)]
+
+        await store.queue.push(pool.pool_id, [*skipped, named(c, b, if_failed=IfFailed.RUN)])
+
+        assert await statuses(store, a, b, c) == ["cancelled", "cancelled", "pending"]
+
+    async def test_jobs_listed_before_their_parents_wait_for_them(self, store: Store, pool: PoolRow) -> None:
+        a, b, c = (JobId(unique(name)) for name in "abc")
+
+        ids = await store.queue.push(pool.pool_id, [named(c, b), named(b, a), named(a)])
+
+        assert [*ids] == [c, b, a]
+        assert [(await ended(store, pool)).job_id for _ in range(3)] == [a, b, c]
+
     async def test_jobs_of_one_key_that_are_all_skipped_at_once_are_all_kept(self, store: Store, pool: PoolRow) -> None:
         [bad] = await pushed(store, pool, 1)
         await store.jobs.cancel([bad])

@@ -1,24 +1,27 @@
 """Jobs that wait for other jobs, in memory: their links, and what happens to them when the other jobs end."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
-from drumbeat.core.job import UNFINISHED, IfFailed, Job, JobId, JobStatus, NewJob
+from drumbeat.core.job import ENDED, UNFINISHED, IfFailed, Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.flow_rules import (
     FAILED,
     NEED_PARENTS,
+    READY,
     SKIPPED,
     FlowState,
     ParentCounts,
-    counts_as_done,
     no_parent,
     skip_reason,
     state_after,
     state_when_done,
     state_when_requeued,
 )
-from drumbeat.store.memory.ready import JobRows
+from drumbeat.store.memory.ready import JobRows, changed_job
 from drumbeat.store.memory.state import MemoryState
 
 
@@ -31,33 +34,63 @@ def expect_parents(state: MemoryState, rows: JobRows, jobs: Sequence[NewJob]) ->
                 raise no_parent(parent)
 
 
-def link(state: MemoryState, job: Job, parents: Sequence[JobId], pushed: NewJob) -> Job:
-    """Link a new job to its parents. Returns the job as waiting, pending or cancelled, according to the parents' states."""
-    state.parents[job.job_id] = tuple(dict.fromkeys(parents))
-    for parent in _jobs(state, state.parents[job.job_id]):
-        state.children.setdefault(parent.job_id, {})[job.job_id] = None
-        state.rows(parent.pool_id).jobs.put(replace(parent, has_children=True))
-    linked = replace(job, after_any=pushed.after_any, if_failed=pushed.if_failed)
-    found = state_after(_count(state, job.job_id), after_any=pushed.after_any, if_failed=pushed.if_failed)
-    return _changed(state, linked, found)
+def parents_within(rows: JobRows, jobs: Sequence[NewJob]) -> set[JobId]:
+    """Return the ids of jobs for which other jobs of the same push wait. Leaves out those that only jobs with a unique key
+    wait for, since such a job may not be added. ``rows``: the pool's jobs."""
+    first = {job.job_id: job for job in reversed(jobs) if job.after and job.job_id is not None}
+    children = (
+        job
+        for job in jobs
+        if job.after and job.unique_key is None and job is (first.get(job.job_id, job) if job.job_id else job)
+    )
+    return {parent for job in children if rows.existing(job) is None for parent in job.after}
 
 
-def pass_on_end(state: MemoryState, ended: Job) -> None:
-    """Update the jobs that wait for a job that has ended. If some are skipped, update the jobs that wait for them, too."""
-    ends = [ended]
-    while ends:
-        parent = ends.pop()
-        for child in _jobs(state, state.children.get(parent.job_id, ())):
-            if child.status is not JobStatus.WAITING or child.if_failed is None:
-                continue
-            after = _changed(state, child, _after_end(state, child, parent.status))
-            if after.status is JobStatus.PENDING:
-                after = replace(after, not_before=max(after.not_before or state.now(), state.now()))
-            state.rows(child.pool_id).jobs.keep(after, state.now())
-            if after.status is JobStatus.PENDING:
-                state.subscribers.notify(after.pool_id)
-            elif after.status is JobStatus.CANCELLED and after.has_children:
-                ends.append(after)
+def link(state: MemoryState, job_id: JobId, parents: Sequence[JobId], pushed: NewJob) -> dict[str, Any]:
+    """Link a new job to its parents. Returns the fields of its row that follow from this: among them the status, which is
+    waiting, pending or cancelled, according to the parents' states."""
+    state.parents[job_id] = tuple(dict.fromkeys(parents))
+    found = _jobs(state, state.parents[job_id])
+    for parent in found:
+        state.children.setdefault(parent.job_id, {})[job_id] = None
+        if not parent.has_children:
+            state.rows(parent.pool_id).jobs.put(replace(parent, has_children=True))
+    counts = ParentCounts.of([parent.status for parent in found])
+    after = state_after(counts, after_any=pushed.after_any, if_failed=pushed.if_failed)
+    return _fields(state, job_id, after) | {"after_any": pushed.after_any, "if_failed": pushed.if_failed}
+
+
+def pass_on_ends(state: MemoryState, jobs: Iterable[Job]) -> None:
+    """Update the jobs that wait for those of these jobs that have ended. If some are skipped, update the jobs that wait for
+    them, too."""
+    ended = [job for job in jobs if job.has_children and job.status in ENDED]
+    done = Counter(chain.from_iterable(state.children.get(job.job_id, ()) for job in ended if job.status is JobStatus.DONE))
+    for job_id, parents in done.items():
+        child = state.find_job(job_id)
+        if child is not None and _waits(child):
+            _pass_on(state, child, state_when_done(child.waits_for, parents))
+    failed = [job for job in ended if job.status is not JobStatus.DONE]
+    while failed:
+        parent = failed.pop()
+        for child in filter(_waits, _jobs(state, state.children.get(parent.job_id, ()))):
+            after = _pass_on(state, child, _after_failure(state, child))
+            if after.status is JobStatus.CANCELLED and after.has_children:
+                failed.append(after)
+
+
+def _waits(job: Job) -> bool:
+    return job.status is JobStatus.WAITING and job.if_failed is not None
+
+
+def _pass_on(state: MemoryState, child: Job, found: FlowState) -> Job:
+    """Write the new state of a job that waits. Returns the job after the change."""
+    now = state.now()
+    start = max(child.not_before or now, now) if found is READY else child.not_before
+    after = changed_job(child, **_fields(state, child.job_id, found), not_before=start)
+    state.rows(child.pool_id).jobs.keep(after, now)
+    if found is READY:
+        state.subscribers.notify(after.pool_id)
+    return after
 
 
 def wait_again(state: MemoryState, requeued: Job) -> Job:
@@ -88,20 +121,22 @@ def child_elsewhere(state: MemoryState, pool_id: PoolId) -> Job | None:
     return next((child for child in children if child.pool_id != pool_id and child.status in UNFINISHED), None)
 
 
-def _after_end(state: MemoryState, child: Job, status: JobStatus) -> FlowState:
-    if counts_as_done(status, child.if_failed):
+def _after_failure(state: MemoryState, child: Job) -> FlowState:
+    """Return the state of a waiting job after one of its parents has failed."""
+    if child.if_failed is IfFailed.RUN:
         return state_when_done(child.waits_for, 1)
     if child.if_failed is not IfFailed.SKIP:
         return FlowState(JobStatus.WAITING, child.waits_for)
     return state_after(_count(state, child.job_id), after_any=child.after_any, if_failed=child.if_failed)
 
 
-def _changed(state: MemoryState, job: Job, found: FlowState) -> Job:
+def _fields(state: MemoryState, job_id: JobId, found: FlowState) -> dict[str, Any]:
+    """Return the fields of a job's row that change when it gets this state."""
     if found is not SKIPPED:
-        return replace(job, status=found.status, waits_for=found.waits_for)
-    failed = next(parent for parent in _jobs(state, state.parents[job.job_id]) if parent.status in FAILED)
+        return {"status": found.status, "waits_for": found.waits_for}
+    failed = next(parent for parent in _jobs(state, state.parents[job_id]) if parent.status in FAILED)
     reason = skip_reason(failed.job_id, failed.status)
-    return replace(job, status=JobStatus.CANCELLED, waits_for=0, last_error=reason, finished_at=state.now())
+    return {"status": JobStatus.CANCELLED, "waits_for": 0, "last_error": reason, "finished_at": state.now()}
 
 
 def _count(state: MemoryState, job_id: JobId) -> ParentCounts:

@@ -12,7 +12,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import ClaimRequest, Due
-from drumbeat.store.memory.flows import child_elsewhere, pass_on_end, reopen, wait_again
+from drumbeat.store.memory.flows import child_elsewhere, pass_on_ends, reopen, wait_again
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import MemoryTable, operation
 from drumbeat.store.memory.upkeep import MemoryUpkeep
@@ -126,9 +126,7 @@ class MemoryJobs(MemoryTable):
     def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         found = filter(None, map(self.state.find_job, dict.fromkeys(job_ids)))
         cancelled = [self._cancel(job) for job in found if job.status in UNFINISHED]
-        for job in cancelled:
-            if job.has_children and job.status in ENDED:
-                pass_on_end(self.state, job)
+        pass_on_ends(self.state, cancelled)
         return cancelled
 
     @operation

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, InvalidInput
-from drumbeat.core.job import ENDED, Attempt, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
+from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
@@ -15,8 +15,8 @@ from drumbeat.store.flow_rules import has_links, parents_first
 from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import check_keys, job_id_of
 from drumbeat.store.job_outcomes import apply_outcome, apply_worker_loss, lost_attempt_outcome
-from drumbeat.store.memory.flows import expect_parents, link, pass_on_end
-from drumbeat.store.memory.ready import ClaimDetails, JobRows
+from drumbeat.store.memory.flows import expect_parents, link, parents_within, pass_on_ends
+from drumbeat.store.memory.ready import ClaimDetails, JobRows, changed_job
 from drumbeat.store.memory.state import MemoryTable, PoolRows, operation, plain
 
 
@@ -28,12 +28,14 @@ class MemoryQueue(MemoryTable):
             self._expect_pushable(pool_id, job)
         order = parents_first(jobs) if has_links(jobs) else range(len(jobs))
         expect_parents(self.state, rows.jobs, jobs)
+        parents = parents_within(rows.jobs, jobs) if has_links(jobs) else set[JobId]()
         payloads = [plain_json(job.payload, "payload") for job in jobs]
         ids: dict[int, JobId] = {}
         chosen: dict[JobId, JobId] = {}
         for place in order:
             job = jobs[place]
-            ids[place] = self._add(rows, job, payloads[place], [chosen.get(parent, parent) for parent in job.after])
+            after = [chosen.get(parent, parent) for parent in job.after]
+            ids[place] = self._add(rows, job, payloads[place], after, has_children=job.job_id in parents)
             if job.job_id is not None:
                 chosen.setdefault(job.job_id, ids[place])
         self.state.subscribers.notify(pool_id)
@@ -48,7 +50,9 @@ class MemoryQueue(MemoryTable):
         if claiming:
             self.state.rows(claiming.pool_id)
         plain_verdicts = [verdict._replace(result=plain_json(verdict.result, "result")) for verdict in verdicts]
-        stale = [verdict.token for verdict in plain_verdicts if not self._settle(holder, verdict)]
+        ended = [self._settle(holder, verdict) for verdict in plain_verdicts]
+        pass_on_ends(self.state, filter(None, ended))
+        stale = [verdict.token for verdict, job in zip(plain_verdicts, ended, strict=True) if job is None]
         return SettleResult(stale=tuple(stale), claimed=tuple(self._claim(claiming)) if claiming else ())
 
     @operation
@@ -61,7 +65,7 @@ class MemoryQueue(MemoryTable):
                 stale.append(token)
                 continue
             rows = self.state.rows(job.pool_id).jobs
-            rows.put(replace(job, lease_until=until, lease_extended=False))
+            rows.put(changed_job(job, lease_until=until, lease_extended=False))
             rows.leases[job.job_id] = ClaimDetails(lease=lease)
             if job.cancel_requested:
                 cancelled.append(token)
@@ -78,7 +82,7 @@ class MemoryQueue(MemoryTable):
         expired = [job for job in self._claimed() if job.lease_until is not None and job.lease_until <= now]
         again = [job for job in expired if job.lease_extended][:limit]
         for job in [job for job in expired if not job.lease_extended][:limit]:
-            longer = replace(job, lease_until=now + self._leased(job).lease, lease_extended=True)
+            longer = changed_job(job, lease_until=now + self._leased(job).lease, lease_extended=True)
             self.state.rows(job.pool_id).jobs.put(longer)
         return self._take_back(again, lambda job: f"the lease of {job.lease_owner} ran out")
 
@@ -91,7 +95,7 @@ class MemoryQueue(MemoryTable):
                 stale.append(token)
             elif job.begun_at is None:
                 rows, now = self.state.rows(job.pool_id).jobs, self.state.now()
-                rows.put(replace(job, attempts=job.attempts + 1, begun_at=now))
+                rows.put(changed_job(job, attempts=job.attempts + 1, begun_at=now))
                 rows.attempts[job.job_id][-1] = replace(rows.attempts[job.job_id][-1], started_at=now)
         return stale
 
@@ -107,7 +111,7 @@ class MemoryQueue(MemoryTable):
         if owner not in (None, pool_id):
             raise AlreadyExists(f"job {job.job_id} already exists in pool {owner}; choose another id")
 
-    def _add(self, rows: PoolRows, job: NewJob, payload: Any, parents: Sequence[JobId]) -> JobId:
+    def _add(self, rows: PoolRows, job: NewJob, payload: Any, parents: Sequence[JobId], *, has_children: bool) -> JobId:
         existing = rows.jobs.existing(job)
         if existing is not None:
             return existing
@@ -117,9 +121,8 @@ class MemoryQueue(MemoryTable):
         self.state.job_pools[job_id] = rows.pool.pool_id
         if job.unique_key is not None:
             rows.jobs.keys[job.unique_key] = job_id
-        new = _new_job(rows.pool.pool_id, job_id, job, payload, self.state.now())
-        if parents:
-            new = link(self.state, new, parents, job)
+        linked = link(self.state, job_id, parents, job) if parents else {}
+        new = _new_job(rows.pool.pool_id, job_id, job, payload, self.state.now(), has_children=has_children, **linked)
         rows.jobs.keep(new, self.state.now())
         return job_id
 
@@ -159,13 +162,12 @@ class MemoryQueue(MemoryTable):
         replaced = worker is not None and claiming.holder.instance not in ("", worker.instance)
         return claiming.limit > 0 and not paused and not leaving and not replaced
 
-    def _settle(self, holder: Holder, verdict: JobOutcome) -> bool:
-        """Record a job's outcome; return False if this worker no longer holds the job."""
+    def _settle(self, holder: Holder, verdict: JobOutcome) -> Job | None:
+        """Record a job's outcome. Returns the job after the change; None if this worker no longer holds the job."""
         job = self.state.held(holder, verdict.token)
         if job is None:
-            return False
-        self._end_attempt(job, apply_outcome(job, verdict, self.state.now()), verdict.outcome, verdict.error)
-        return True
+            return None
+        return self._end_attempt(job, apply_outcome(job, verdict, self.state.now()), verdict.outcome, verdict.error)
 
     def _take_back(self, jobs: Sequence[Job], why: Callable[[Job], str], *, charge: bool = True) -> list[Job]:
         """Put jobs of ended workers back in the queue, or poison those with too many crashes; ``why`` returns a job's error."""
@@ -175,6 +177,7 @@ class MemoryQueue(MemoryTable):
             outcome, error = lost_attempt_outcome(job, why(job), others[job.holder], charge=charge)
             ended = apply_worker_loss(job, error, now, in_company=others[job.holder] > 0, charge=charge)
             after.append(self._end_attempt(job, ended, outcome, error))
+        pass_on_ends(self.state, after)
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:
@@ -196,8 +199,6 @@ class MemoryQueue(MemoryTable):
         rows.keep(after, self.state.now())
         if after.status is JobStatus.PENDING or job.group is not None:
             self.state.subscribers.notify(job.pool_id)
-        if after.has_children and after.status in ENDED:
-            pass_on_end(self.state, after)
         return after
 
     def _claimed(self) -> Iterator[Job]:
@@ -213,7 +214,7 @@ def plain_json(value: Any, what: str) -> Any:
         raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
 
 
-def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: datetime) -> Job:
+def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: datetime, **more: Any) -> Job:
     due = max(job.run_at or now, now + job.delay)
     return Job(
         job_id=job_id,
@@ -233,6 +234,7 @@ def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: dat
         not_before=due if due > now else None,
         created_at=now,
         workflow_id=job.workflow_id,
+        **more,
     )
 
 
@@ -249,7 +251,7 @@ def _fits(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> boo
 
 
 def _take(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> Job:
-    taken = replace(
+    taken = changed_job(
         job,
         status=JobStatus.CLAIMED,
         attempts=job.attempts + (not claiming.ahead),

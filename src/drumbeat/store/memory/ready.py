@@ -5,9 +5,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobId, JobStatus, NewJob, RateLimit
 from drumbeat.core.job_step import JobStep
+
+
+def changed_job(job: Job, **changes: Any) -> Job:
+    """Return a copy of a job with other values in these fields, like ``dataclasses.replace``, but several times as fast."""
+    return Job.from_fields(vars(job) | changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ parent ends while a child is pushed, either the push sees that the parent has en
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from drumbeat.core.job import ENDED, IfFailed, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId
@@ -17,7 +18,6 @@ from drumbeat.store.flow_rules import (
     FlowState,
     ParentCounts,
     has_links,
-    links_within,
     no_parent,
     parents_first,
     skip_reason,
@@ -33,23 +33,30 @@ from drumbeat.store.sql.rows import dump
 _Parents = Mapping[int, Sequence[tuple[JobId, JobStatus]]]  #: by the number of a job: the ids and states of its parents
 
 
-def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new: Mapping[int, int]) -> Script[None]:
+def link_jobs(
+    pool_id: PoolId,
+    jobs: Sequence[NewJob],
+    ids: Sequence[JobId],
+    new: Mapping[int, int],
+    inserted_links: Mapping[JobId | None, int],
+) -> Script[None]:
     """Link new jobs, which were inserted with the status waiting, to their parents, and set the states that follow from this.
 
     ``ids`` are the ids of ``jobs``. ``new``: the row number of each inserted job by its position in ``jobs``, parents before
-    children. The rows already count the links between new jobs. Raises NotFound if a parent does not exist.
+    children. ``inserted_links``: how many children the inserted rows already count, by the parent's id. Raises NotFound if a
+    parent does not exist.
     """
     if not has_links(jobs):
         return
-    chosen = {job.job_id: ids[place] for place, job in reversed([*enumerate(jobs)]) if job.job_id is not None}
-    parents = {
-        place: [*dict.fromkeys(chosen.get(parent, parent) for parent in jobs[place].after)]
-        for place in new
-        if jobs[place].after
+    renamed = {
+        job.job_id: job_id
+        for job, job_id in zip(reversed(jobs), reversed(ids), strict=True)
+        if job.job_id is not None and job.job_id != job_id
     }
+    parents = {place: _parents_in_store(jobs[place].after, renamed) for place in new if jobs[place].after}
     numbers = {ids[place]: number for place, number in new.items()}
     states = dict.fromkeys(numbers, JobStatus.PENDING)
-    links = Counter(parent for each in parents.values() for parent in each)
+    links = Counter(chain.from_iterable(parents.values()))
     older = [parent for parent in links if parent not in numbers]
     older_numbers = yield from _numbers(older)
     rows = (yield "lock_parents", {"numbers": dump(sorted(older_numbers.values()))}) if older_numbers else ()
@@ -57,19 +64,21 @@ def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new
     for parent in older:
         if parent not in states:
             raise no_parent(parent)
-    counted = Counter({name: count for name, count in links_within(jobs).items() if name in numbers})
+    counted = {name: count for name, count in inserted_links.items() if name is not None and name in numbers}
     numbers |= older_numbers
-    yield from _count_links({numbers[name]: links[name] - counted[name] for name in links.keys() | counted.keys()})
+    more = {name: links[name] - counted.get(name, 0) for name in links.keys() | counted.keys()}
+    yield from _count_links({numbers[name]: count for name, count in more.items() if count})
     if not parents:
         return
-    yield (
-        "add_links",
-        {"links": dump([(numbers[ids[place]], numbers[name]) for place, each in parents.items() for name in each])},
-    )
+    pairs = ",".join(f"[{new[place]},{numbers[name]}]" for place, each in parents.items() for name in each)
+    yield "add_links", {"links": f"[{pairs}]"}
+    ended = {name for name, status in states.items() if status in ENDED}
     changes: dict[int, FlowState] = {}
     reasons: dict[int, str] = {}
     for place, each in parents.items():
-        job, number = jobs[place], numbers[ids[place]]
+        job, number = jobs[place], new[place]
+        if ended.isdisjoint(each) and len(each) == len(job.after):
+            continue  # it waits for as many jobs as its row says
         found = state_after(
             ParentCounts.of([states[parent] for parent in each]), after_any=job.after_any, if_failed=job.if_failed
         )
@@ -77,8 +86,14 @@ def link_jobs(pool_id: PoolId, jobs: Sequence[NewJob], ids: Sequence[JobId], new
         if found != FlowState(JobStatus.WAITING, inserted_waits(job)):
             changes[number] = found
         if found is SKIPPED:
+            ended.add(ids[place])
             reasons[number] = _reason((parent, states[parent]) for parent in each)
     yield from _write(changes, reasons, dict.fromkeys(changes, pool_id))
+
+
+def _parents_in_store(parents: Sequence[JobId], renamed: Mapping[JobId, JobId]) -> Sequence[JobId]:
+    """Return the ids under which the store has these parents, each once. ``renamed``: the ids of those with another id."""
+    return parents if len(parents) == 1 and not renamed else [*dict.fromkeys(renamed.get(each, each) for each in parents)]
 
 
 def push_in_turn(jobs: Sequence[NewJob], push: Callable[[Sequence[NewJob]], Script[list[JobId]]]) -> Script[list[JobId]]:
@@ -141,6 +156,15 @@ def pass_on_ends(ends: Mapping[int, JobStatus]) -> Script[set[PoolId]]:
         pools.update(homes[number] for number, found in changes.items() if found is READY)
         ends = {row["seq"]: JobStatus.CANCELLED for row in rows if row["seq"] in reasons and row["has_children"]}
     return pools
+
+
+def pass_on_done(parents: Sequence[int]) -> Script[set[PoolId]]:
+    """Update the jobs that wait for jobs that are done, all in one query: a job waits for fewer jobs, or is released.
+
+    ``parents``: the numbers of the jobs that are done. Returns the pools in which jobs that waited for them are ready.
+    """
+    rows = (yield "pass_on_done", {"parents": dump(parents)}) if parents else ()
+    return {PoolId(row["pool_id"]) for row in rows}
 
 
 def state_of_requeued(row: Row) -> Script[FlowState]:

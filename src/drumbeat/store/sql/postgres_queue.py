@@ -1,7 +1,7 @@
 """The job queue in PostgreSQL: a plain push, claim or completion is one statement and one round trip."""
 
 import asyncio
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -216,7 +216,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
     found, new = yield from _push(pool_id, [new_job_values(jobs[place], links[jobs[place].job_id]) for place in order])
     placed = {place: found[n] for n, place in enumerate(order)}
     ids = [placed[place] for place in range(len(jobs))]
-    yield from link_jobs(pool_id, jobs, ids, {order[n]: number for n, number in sorted(new.items())})
+    yield from link_jobs(pool_id, jobs, ids, {order[n]: number for n, number in sorted(new.items())}, links)
     if channel is not None:
         yield "notify", {"channel": channel}
     return ids
@@ -287,14 +287,19 @@ def _assign_ids(
     ``rows`` are the rows that were just inserted. A job without a row is a duplicate: it gets the id of the existing job with
     the same id or unique key. If that job no longer exists, the duplicate gets no id, and must be inserted again."""
     added: dict[int, int] = {}
-    new: defaultdict[tuple[str | None, str | None], deque[Row]] = defaultdict(deque)
+    keyed: dict[tuple[str | None, str | None], Row] = {}
+    others = deque[Row]()
     for row in sorted(rows, key=lambda row: int(row["seq"])):
-        new[row["given_id"], row["unique_key"]].append(row)
+        if row["given_id"] is None and row["unique_key"] is None:
+            others.append(row)
+        else:
+            keyed[row["given_id"], row["unique_key"]] = row
     for place in places:
         job = jobs[place]
-        if alike := new.get((job["given_id"], job["unique_key"])):
-            row = alike.popleft()
-            ids[place], added[place] = row_id(row), row["seq"]
+        key = job["given_id"], job["unique_key"]
+        new = others.popleft() if key == (None, None) else keyed.pop(key, None)
+        if new is not None:
+            ids[place], added[place] = row_id(new), new["seq"]
             continue
         found = yield from existing_job(pool_id, job)
         if found is not None:

@@ -11,7 +11,7 @@ from drumbeat.store.flow_rules import has_links, links_within, may_free_a_key, p
 from drumbeat.store.interface import ClaimRequest, SettleResult
 from drumbeat.store.job_ids import check_keys, job_id_of, job_ids_of
 from drumbeat.store.sql.database import Bulk, Row, Script
-from drumbeat.store.sql.flow_scripts import link_jobs, pass_on_ends, push_in_turn
+from drumbeat.store.sql.flow_scripts import link_jobs, pass_on_done, push_in_turn
 from drumbeat.store.sql.job_rows import are_plain, holder_values, json_text, new_job_values, result_text, rows_json
 from drumbeat.store.sql.job_scripts import (
     claim_limited,
@@ -60,9 +60,8 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob]) -> Script[list[JobId]]:
     if may_free_a_key(jobs):
         return push_in_turn(jobs, partial(push_script, pool_id))
     if not has_links(jobs):
-        return _push(pool_id, jobs, [new_job_values(job) for job in jobs], range(len(jobs)))
-    links = links_within(jobs)
-    return _push(pool_id, jobs, [new_job_values(job, links[job.job_id]) for job in jobs], parents_first(jobs))
+        return _push(pool_id, jobs, {}, range(len(jobs)))
+    return _push(pool_id, jobs, links_within(jobs), parents_first(jobs))
 
 
 def _plain_values(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
@@ -81,8 +80,10 @@ def _push_plain(pool_id: PoolId, jobs: Sequence[tuple[str, str, int]]) -> Script
 
 
 def _push(
-    pool_id: PoolId, jobs: Sequence[NewJob], values: Sequence[Mapping[str, Any]], order: Sequence[int]
+    pool_id: PoolId, jobs: Sequence[NewJob], links: Mapping[JobId | None, int], order: Sequence[int]
 ) -> Script[list[JobId]]:
+    """Push jobs in this order. ``links``: how many children each job has in the same push, by the id that the caller chose."""
+    values = [new_job_values(job, links.get(job.job_id, 0)) for job in jobs]
     number, now = yield from _next_number(pool_id, len(jobs))
     ids: dict[int, JobId] = {}
     new: dict[int, int] = {}
@@ -96,7 +97,7 @@ def _push(
         else:
             ids[place] = (yield from existing_job(pool_id, job)) or job_id_of(number)
     in_order = [ids[place] for place in range(len(jobs))]
-    yield from link_jobs(pool_id, jobs, in_order, new)
+    yield from link_jobs(pool_id, jobs, in_order, new, links)
     return in_order
 
 
@@ -164,5 +165,5 @@ def settle_done(
     rows = yield "settle_done", holder_values(holder) | {"verdicts": rows_json(outcomes)}
     yield from note_ended((row["pool_id"], JobStatus.DONE) for row in rows)
     done = {row["seq"] for row in rows}
-    pools = yield from pass_on_ends({row["seq"]: JobStatus.DONE for row in rows if row["has_children"]})
+    pools = yield from pass_on_done([row["seq"] for row in rows if row["has_children"]])
     return {verdict.token for verdict in verdicts if numbers[verdict.token.job_id] in done}, pools

@@ -53,13 +53,16 @@ local function parents_of(row)
 end
 
 local function link(parents, number)
-  local members = {}
-  note_links(pool, parents)
+  local members, older = {}, {}
   for _, parent in ipairs(parents) do
     members[#members + 1], members[#members + 2] = 0, parent
-    note_in(children, children_key(parent), 0, number)
+    local name = children_key(parent)
+    local list = children[name] or {}
+    children[name], list[#list + 1], list[#list + 2] = list, 0, number
     if not is_marked[parent] then call('HSET', job_key(parent), 'kids', 1) end
+    if not new[parent] then older[#older + 1] = parent end
   end
+  note_links(pool, older)
   add_many(parents_key(number), members)
 end
 

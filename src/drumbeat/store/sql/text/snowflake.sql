@@ -586,6 +586,19 @@ SELECT j.seq, j.pool_id, j.has_children FROM jobs j
           FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:verdicts{}))) e) v
  WHERE jobs.seq = v.seq AND jobs.seq IN (:chosen...) AND jobs.status = 'claimed' AND jobs.lease_epoch = v.epoch;
 
+-- name: pass_on_done
+SELECT c.seq FROM jobs c
+ WHERE c.seq IN (SELECT child_seq FROM job_links WHERE @listed(parent_seq, :parents)) AND c.status = 'waiting';
+@if_any UPDATE jobs
+   SET waits_for = GREATEST(jobs.waits_for - f.ended, 0),
+       status = CASE WHEN jobs.waits_for > f.ended THEN jobs.status ELSE 'pending' END,
+       delayed = CASE WHEN jobs.waits_for > f.ended THEN jobs.delayed WHEN jobs.not_before > @now THEN 1 ELSE 0 END,
+       not_before = CASE WHEN jobs.waits_for > f.ended OR jobs.not_before > @now THEN jobs.not_before ELSE @now END
+  FROM (SELECT child_seq, COUNT(*) AS ended FROM job_links WHERE @listed(parent_seq, :parents) GROUP BY child_seq) f
+ WHERE jobs.seq = f.child_seq AND jobs.seq IN (:chosen...) AND jobs.status = 'waiting';
+SELECT DISTINCT c.pool_id FROM jobs c
+ WHERE c.seq IN (SELECT child_seq FROM job_links WHERE @listed(parent_seq, :parents)) AND c.status = 'pending';
+
 -- name: lock_held
 SELECT j.* FROM jobs j
   JOIN (SELECT e.value:seq::BIGINT AS seq, e.value:epoch::BIGINT AS epoch FROM TABLE(FLATTEN(INPUT => PARSE_JSON(:tokens{}))) e) v

@@ -210,6 +210,19 @@ UPDATE jobs SET status = 'done', result = v.result, lease_until = NULL, finished
    AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch
 RETURNING jobs.seq, jobs.pool_id, jobs.has_children;
 
+-- name: pass_on_done
+-- There is one writer at a time, so the jobs that wait are those that waited when their parents ended.
+UPDATE jobs
+   SET waits_for = MAX(waits_for - f.ended, 0), status = CASE WHEN waits_for > f.ended THEN status ELSE 'pending' END,
+       delayed = CASE WHEN waits_for > f.ended THEN delayed WHEN not_before > f.now THEN 1 ELSE 0 END,
+       not_before = CASE WHEN waits_for > f.ended OR not_before > f.now THEN not_before ELSE f.now END
+  FROM (SELECT child_seq, COUNT(*) AS ended, @now AS now FROM job_links
+         WHERE parent_seq IN (SELECT value FROM json_each(:parents)) GROUP BY child_seq) f
+ WHERE jobs.seq = f.child_seq AND +jobs.status = 'waiting';
+SELECT DISTINCT c.pool_id FROM jobs c
+ WHERE c.seq IN (SELECT child_seq FROM job_links WHERE parent_seq IN (SELECT value FROM json_each(:parents)))
+   AND +c.status = 'pending';
+
 -- name: lock_held
 SELECT j.* FROM json_each(:tokens) v JOIN jobs j ON j.seq = json_extract(v.value, '$.seq')
  WHERE j.status = 'claimed' AND +j.lease_owner = :worker_id AND j.lease_pool = :holder_pool

@@ -65,15 +65,25 @@ local WAITING = {
   'begun', 'extended',
 }
 
+-- The same of a job that was never claimed, so that it has no lease and no request to stop.
+local UNCLAIMED = {'status', 'pool', 'lane', 'pri', 'waits', 'not_before', 'epoch'}
+
 local function peek_waiting(number)
   local row = peek(number, WAITING)
   return row and row.status == 'waiting' and row or nil
 end
 
+-- What the end of a parent that is done may read or change of a waiting job.
+local function peek_released(number)
+  local row = peek(number, UNCLAIMED)
+  if not row or row.status ~= 'waiting' then return nil end
+  return row.epoch and peek_waiting(number) or row
+end
+
 local function stop_waiting(number, row)
   leaving.ZREM = leaving.ZREM or {}
   note_in(leaving.ZREM, key(row.pool, 'waiting'), number)
-  unset(row, 'waits')
+  set(row, 'waits', '0')  -- with the fields that change anyway: to delete it would take a command more
 end
 
 local function change_waiting(number, row, status, waits, failed, at)
@@ -114,7 +124,7 @@ local function pass_on_done(at)
     end
   end
   for _, number in ipairs(children) do
-    local row = peek_waiting(number)
+    local row = peek_released(number)
     if row then
       local left = tonumber(row.waits) - done[number]
       change_waiting(number, row, left > 0 and 'waiting' or 'pending', math.max(left, 0), nil, at)
